@@ -25,6 +25,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := $(VENV)/peers
+VERSITYGW := $(PEERS)/bin/versitygw
+MPICH := $(VENV)/mpich
+GO ?= $(or $(shell command -v go),/usr/local/go/bin/go)
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
 STUDIES := studies
@@ -44,7 +47,7 @@ PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PAC
 	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz mutants \
-	clean need-rust docs stub install header wheels sdist check-wheel
+	clean need-rust docs stub install header results wheels sdist check-wheel
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,10 +74,16 @@ test-python: $(VENV)/.test ## run the Python tests on the release wheel
 		$(BIN)/python -m pytest $(STUDIES) -m fake_gpu
 	$(BIN)/python -m pytest docs
 
-test-peers: $(VENV)/.peers ## run the Python tests with other projects' packages, and their own tests
+test-peers: $(VENV)/.peers $(VERSITYGW) $(MPICH)/bin/mpicc_abi ## run the tests with other projects' packages and servers, and their own tests (needs Go)
 	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/peers -m peer
 	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/test_devito_example.py
+	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/test_torch*.py $(PACKAGE)/tests/test_checkpointer_torch.py
 	$(PEERS)/bin/python -m pytest $(STUDIES)/tests/peers -m peer
+	UNSPOOL_TEST_VERSITYGW=$(CURDIR)/$(VERSITYGW) $(CARGO) test --locked --package unspool-testkit \
+		--test conformance_remote -- --ignored
+	UNSPOOL_TEST_MPICH=$(CURDIR)/$(MPICH) $(CARGO) test --locked --package unspool-veloc --test programs -- ranks mpi
+	UNSPOOL_TEST_MPICH=$(CURDIR)/$(MPICH) UNSPOOL_TEST_PEERS=$(CURDIR)/$(PEERS) \
+		$(CARGO) test --locked --package unspool-recorder --test programs -- counted coded
 
 bench: need-rust $(VENV)/.studies ## print tables of what things cost, against the raw operation of the same run
 	$(CARGO) run --locked --release --package unspool-benches
@@ -85,8 +94,31 @@ bench: need-rust $(VENV)/.studies ## print tables of what things cost, against t
 	@mkdir -p $(CURDIR)/target
 	$(CARGO) bench --locked --package unspool-benches --bench disk -- --quick --dir $(CURDIR)/target
 	$(CARGO) bench --locked --package unspool-benches --bench small -- --dir $(CURDIR)/target
+	$(CARGO) build --locked --release --package unspool-recorder
+	bindings/messages/overhead.sh "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
 	$(BIN)/python benches/python/python_calls.py
 	$(BIN)/python benches/python/python_adjoint.py
+	$(BIN)/python benches/python/python_jax.py
+	$(BIN)/python benches/python/python_learn.py
+
+# The studies of docs/results. What fails says why, and the next part begins; make says in the end that
+# something failed. Where there is a GPU, GPU=1 runs the parts that need one as well.
+RESULTS := results-output
+RESULTS_PARTS := advise,scaling,accumulated,bounds,memory,disk,plan,schedules,rtm-codecs,failures
+RESULTS_GPU_PARTS := copies,sweep,start,shot,orders,gpuzip,accumulated-gpu
+results: $(VENV)/.studies ## run the studies of docs/results into results-output/; SMALL=1: scaled down for a laptop; GPU=1: those of a GPU too
+	mkdir -p $(RESULTS)
+	failed=0; \
+	$(BIN)/unspool-rtm --out $(RESULTS)/rtm $(if $(SMALL),--shots 2) || failed=1; \
+	$(if $(GPU),$(BIN)/unspool-bench $(if $(SMALL),--quick) --only $(RESULTS_GPU_PARTS) \
+		--dir $(RESULTS) --json $(RESULTS)/gpu.json --accumulated-plot $(RESULTS)/accumulated-gpu.png || failed=1;) \
+	$(BIN)/unspool-bench $(if $(SMALL),--quick) --only $(RESULTS_PARTS) \
+		--dir $(RESULTS) --json $(RESULTS)/figures.json --advise-plots $(RESULTS) \
+		--scaling-plot $(RESULTS)/scaling.png --accumulated-plot $(RESULTS)/accumulated.png \
+		--image-plot $(RESULTS)/rtm-codecs.png || failed=1; \
+	exit $$failed
+	@echo
+	@echo "Figures: $(RESULTS)/figures.json; pictures beside it, and in $(RESULTS)/rtm/"
 
 sim: need-rust ## run SEEDS=10000 seeds of the simulator (or a range: SEEDS=500..600)
 	$(CARGO) run --locked --release --package unspool-sim -- \
@@ -95,7 +127,7 @@ sim: need-rust ## run SEEDS=10000 seeds of the simulator (or a range: SEEDS=500.
 fuzz: need-rust ## fuzz each parser for FUZZ_SECONDS=60 (needs a nightly Rust and cargo-fuzz)
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { echo "fuzzing needs a nightly Rust and" \
 		"cargo-fuzz: rustup toolchain install nightly; cargo install cargo-fuzz" >&2; exit 1; }
-	@for target in head twine outer zfp; do \
+	@for target in head twine outer zfp manifest increment veloc_config messages; do \
 		mkdir -p "fuzz/corpus/$$target"; \
 		seeds=; [ "$$target" != head ] || seeds=crates/codec/tests/golden; \
 		$(CARGO) +nightly fuzz run "$$target" "fuzz/corpus/$$target" $$seeds -- \
@@ -134,10 +166,18 @@ kernels: need-rust $(VENV)/.made ## compile every CUDA kernel, for wheels that a
 # The C interface, for C, C++ and Fortran. The static library is made here alone: it is large.
 PREFIX ?= /usr/local
 C_INTERFACE := bindings/c
-install: need-rust ## build the C library in release and install it: make install PREFIX=$HOME/.local (and DESTDIR=)
+install: need-rust ## build the C library, VELOC's, unspool-messages and unspool-paging in release and install them: make install PREFIX=$HOME/.local (and DESTDIR=)
 	$(CARGO) rustc --locked --release --package unspool-c --lib --crate-type cdylib
 	$(CARGO) rustc --locked --release --package unspool-c --lib --crate-type staticlib
+	$(CARGO) rustc --locked --release --package unspool-veloc --lib --crate-type cdylib
+	$(CARGO) build --locked --release --package unspool-recorder
+	$(CARGO) build --locked --release --package unspool-pager
 	$(C_INTERFACE)/install.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
+	bindings/veloc/install.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
+	bindings/install-command.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release" \
+		unspool-messages libunspool_recorder.so
+	bindings/install-command.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release" \
+		unspool-paging libunspool_pager.so
 
 header: need-rust ## write include/unspool.h from the sources of the C interface
 	UNSPOOL_WRITE_HEADER=1 $(CARGO) test --locked --package unspool-c --test header
@@ -151,7 +191,7 @@ fmt: need-rust $(VENV)/.tools ## format all sources
 	$(BIN)/ruff check --fix-only
 
 clean: ## remove everything that was built or written here
-	rm -rf $(VENV) dist site demo-output .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist site demo-output results-output .pytest_cache .ruff_cache .hypothesis
 	$(CARGO) clean
 
 need-rust:
@@ -187,8 +227,9 @@ $(VENV)/.test: $(VENV)/.studies $(PACKAGE)/tests/requirements.txt $(STUDIES)/tes
 		--requirement $(STUDIES)/tests/requirements.txt
 	@touch $@
 
-# An environment of their own, as Devito pins what the other tests use: 300 MB of wheels, and one
-# package that is compiled.
+# An environment of their own, as Devito pins what the other tests use: 550 MB of wheels, and one
+# package that is compiled. PyTorch is 3 GB more: its wheel for Linux does not load without the
+# libraries of CUDA, also where there is no GPU.
 $(VENV)/.peers-made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt \
 		$(STUDIES)/tests/peers/requirements.txt
 	xtask/venv.sh "$(PYTHON)" $(PEERS)
@@ -199,6 +240,17 @@ $(VENV)/.peers-made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt \
 $(VENV)/.peers: $(VENV)/.studies $(VENV)/.peers-made
 	$(PEERS_PIP) install --force-reinstall --no-deps dist/unspool-*.whl dist/unspool_studies-*.whl
 	$(PEERS_PIP) install dist/unspool-*.whl dist/unspool_studies-*.whl
+	@touch $@
+
+# A server of S3 for the tests of the remote tier; nothing else here needs Go.
+$(VERSITYGW): | $(VENV)/.peers-made
+	@command -v "$(GO)" >/dev/null || { echo "Go is not there: install it (go.dev/dl)" >&2; exit 1; }
+	GOBIN="$(CURDIR)/$(@D)" $(GO) install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+# An MPI with two ABIs, its own and the standard one. In a folder of its own: mpi4py would find it.
+$(MPICH)/bin/mpicc_abi:
+	xtask/venv.sh "$(PYTHON)" $(MPICH)
+	$(MPICH)/bin/python -m pip --disable-pip-version-check --quiet install mpich==5.0.2
 	@touch $@
 
 # The documentation site: a broken link, a page that the navigation lacks, and a docstring that

@@ -47,11 +47,16 @@ def trivial_calls(quick: bool) -> None:
             spool.save(-3, state)
             spool.discard(-3)
 
+        def expect_and_forget() -> None:
+            spool.expect([-1])
+            spool.forget_hints()
+
         actions: dict[str, Action] = {
             "save 8 doubles": save,
             "restore 8 doubles": lambda: spool.restore(-1, state),
             "restore 2 x 8 doubles by name": lambda: spool.restore(-2, u=state, v=other),
             "save and discard 8 doubles": save_and_discard,
+            "expect and forget a version": expect_and_forget,
             "version in spool": lambda: -1 in spool,
             "load 8 doubles": lambda: spool.load(-1),
             "regions": lambda: spool.regions(-1),

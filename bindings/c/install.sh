@@ -13,7 +13,7 @@ to=${DESTDIR:-}$prefix
 mkdir -p "$to/include" "$to/lib/pkgconfig" "$to/lib/cmake/unspool" "$to/share/unspool"
 install -m 644 "$here/include/unspool.h" "$here/include/unspool_mpi.h" \
     "$here/include/unspool.hpp" "$to/include"
-install -m 644 "$here/fortran/unspool.f90" "$to/share/unspool"
+install -m 644 "$here/fortran/unspool.f90" "$here/fortran/unspool_mpi.c" "$to/share/unspool"
 install -m 755 "$built/libunspool_c.so" "$to/lib/libunspool.so.$version"
 ln -sf "libunspool.so.$version" "$to/lib/libunspool.so.$abi"
 ln -sf "libunspool.so.$abi" "$to/lib/libunspool.so"

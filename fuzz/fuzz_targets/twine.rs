@@ -1,5 +1,5 @@
-//! The decoder of Twine, on any bytes. The body is shared with a test of `unspool-codec` that runs
-//! without a fuzzer.
+//! The decoder of Twine, and the sum of a stream and a difference, on any bytes. The body is shared
+//! with tests of `unspool-codec` that run without a fuzzer.
 
 #![no_main]
 
@@ -13,4 +13,10 @@ fuzz_target!(|data: &[u8]| {
     let layout = &layouts[data.first().map_or(0, |byte| usize::from(*byte)) % layouts.len()];
     let _outcome = body::check(layout, data);
     let _outcome = body::check(layout, &body::repaired(layout, data));
+    for bounded in [false, true] {
+        let parent = body::parent(layout, bounded);
+        let difference = body::repaired_difference(layout, data, &parent);
+        let _outcome = body::check_difference(layout, data, &parent);
+        let _outcome = body::check_difference(layout, &difference, &parent);
+    }
 });

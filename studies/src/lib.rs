@@ -1,5 +1,7 @@
-//! The extension module `unspool_studies._wave`: the acoustic propagator of reverse time migration,
-//! on arrays that Python owns.
+//! The extension module `unspool_studies._native`: the acoustic propagator of reverse time
+//! migration, on arrays that Python owns, and the GPUs of a node in virtual time.
+
+mod simulate;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -7,12 +9,13 @@ use pyo3::prelude::*;
 use unspool_wave::{Acoustic, Grid, Instructions, Options, Points, Record, Signal, WaveError};
 use unspool_wave::{SPACE_ORDER, largest_stable_step};
 
-/// The extension module `unspool_studies._wave`.
+/// The extension module `unspool_studies._native`.
 #[pymodule]
-fn _wave(m: &Bound<'_, PyModule>) -> PyResult<()> {
+fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("SPACE_ORDER", SPACE_ORDER)?;
     m.add_class::<PyAcoustic>()?;
     m.add_class::<PyPoints>()?;
+    m.add_function(wrap_pyfunction!(simulate::simulate, m)?)?;
     m.add_function(wrap_pyfunction!(py_largest_stable_step, m)?)
 }
 
@@ -24,7 +27,7 @@ fn py_largest_stable_step(velocity: f64, dx: f64, dz: f64) -> f64 {
 }
 
 /// Sources or receivers, placed on the grid of one propagator.
-#[pyclass(frozen, name = "Points", module = "unspool_studies._wave")]
+#[pyclass(frozen, name = "Points", module = "unspool_studies._native")]
 struct PyPoints {
     inner: Points,
 }
@@ -37,7 +40,7 @@ impl PyPoints {
 }
 
 /// The acoustic propagator of one model and one time step.
-#[pyclass(frozen, name = "Acoustic", module = "unspool_studies._wave")]
+#[pyclass(frozen, name = "Acoustic", module = "unspool_studies._native")]
 struct PyAcoustic {
     inner: Acoustic,
 }

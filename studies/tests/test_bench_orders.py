@@ -5,6 +5,7 @@ import argparse
 import ctypes
 
 import pytest
+from unspool_studies import words
 from unspool_studies.bench import command, experiment, options, orders, report, unified
 from unspool_studies.bench.managed import NotManaged
 
@@ -133,8 +134,8 @@ def test_the_disk_receives_what_no_memory_holds(tmp_path):
 
 
 @pytest.mark.parametrize("way", unified.WAYS, ids=lambda way: way.name)
-@pytest.mark.parametrize("kind", options.ORDER_SIZES)
-@pytest.mark.parametrize("order", options.ORDERS)
+@pytest.mark.parametrize("kind", words.SIZES)
+@pytest.mark.parametrize("order", words.ORDERS)
 def test_unified_memory_stays_within_its_share_of_the_device(way, kind, order, managed, tmp_path):
     sizes = experiment.sizes_of(kind, 24 * MIB, MIB)
     versions = experiment.order_of(order, len(sizes))

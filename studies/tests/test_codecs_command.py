@@ -204,3 +204,15 @@ def test_numbers_near_the_largest_are_tried_as_well(
     names = [codec["codec"] for codec in array["codecs"]]
     assert "zfp range=0.001" in names and "zfp l2=0.001" not in names
     assert "twine l2=0.001" in names
+
+
+def test_the_entropy_of_the_values_stands_beside_what_codecs_reach(
+    field: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (array,) = figures(capsys, "wave.npy", "--entropy", "--only", "twine")["arrays"]
+    assert array["entropy"]["values"] == field.size and len(array["entropy"]["planes"]) == 32
+    assert main(["wave.npy", "--entropy", "--only", "twine"]) == 0
+    told = capsys.readouterr().out
+    assert "bits a value" in told and "twine" in told.partition("entropy:")[2]
+    (plain,) = figures(capsys, "wave.npy", "--only", "twine")["arrays"]
+    assert plain["entropy"] is None

@@ -4,6 +4,7 @@ The kernels are those of the shim, on what is read from the device and written b
 restores go through the spool's tiers on that driver, on a stream of the propagator's own.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,6 +20,7 @@ from unspool_studies.rtm.history import Memory
 from unspool_studies.rtm.job import Job, migrate_again, run
 from unspool_studies.rtm.model import smooth
 from unspool_studies.rtm.progress import Silence
+from unspool_studies.rtm.resume import Resume
 from unspool_studies.rtm.survey import plan
 
 import kernel_shim
@@ -142,6 +144,36 @@ def test_a_schedule_on_the_driver_makes_the_image_of_plain_device_memory(
     assert outcome.migrated.digests == again.digests
     assert outcome.followed.recomputed > 0
     assert outcome.stats.tiers[0].restores > 0
+
+
+class Interrupting(Silence):
+    """Ends a job once, after so many groups of steps."""
+
+    def __init__(self, groups):
+        self.left = groups
+
+    def stepped(self, shot, phase, steps):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("groups", [60, 130])
+def test_a_migration_on_the_driver_goes_on_where_it_was_interrupted(
+    driver, kernels, tmp_path, groups
+):
+    model = generated_model(41, 31, 15.0)
+    survey = plan(model, shots=1, steps=240, every=6, frequency=9.0)
+    memory, follows = Memory("128KiB", "256KiB", tmp_path), schedules.Revolve(40, 4)
+    device = DriverDevice(kernels, driver)
+    job = Job(model, smooth(model, 60.0), survey, 6, 1, memory, device, schedule=follows)
+    expected = run(job, Silence()).migrated
+    job = replace(job, resume=Resume(tmp_path / "resume", 6))
+    with pytest.raises(KeyboardInterrupt):
+        run(job, Interrupting(groups))
+    found = run(job, Silence())
+    assert found.migrated.digests == expected.digests
+    assert found.followed.seconds > 0 and found.followed.advances > 0
 
 
 def test_a_state_that_a_kernel_writes_on_is_not_the_one_that_was_saved(driver, kernels):

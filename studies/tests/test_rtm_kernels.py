@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from unspool_studies._wave import Acoustic
+from unspool_studies._native import Acoustic
 from unspool_studies.rtm.errors import MigrationError
 from unspool_studies.rtm.gpu import GpuPropagator
 from unspool_studies.rtm.medium import SECOND_DERIVATIVE, Grid, Medium, largest_stable_step

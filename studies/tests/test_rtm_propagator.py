@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from unspool_studies._wave import Acoustic, largest_stable_step
+from unspool_studies._native import Acoustic, largest_stable_step
 from unspool_studies.rtm.errors import MigrationError
 from unspool_studies.rtm.medium import padded_shape
 from unspool_studies.rtm.model import Model

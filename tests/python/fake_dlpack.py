@@ -48,7 +48,8 @@ class Versioned(ctypes.Structure):
     )
 
 
-_new = ctypes.pythonapi.PyCapsule_New
+# Not that of `ctypes.pythonapi`: JAX gives that one argument types of its own.
+_new = ctypes.PyDLL(None).PyCapsule_New
 _new.restype = ctypes.py_object
 _new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 

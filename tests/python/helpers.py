@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import warnings
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 import numpy as np
 import pytest
@@ -42,6 +43,13 @@ def python(code: str, *arguments: object, **options: object) -> subprocess.Compl
     command = [sys.executable, "-c", code, *map(str, arguments)]
     options = {"capture_output": True, "text": True, "timeout": 120, **options}
     return subprocess.run(command, check=False, **options)
+
+
+def guide_blocks(name: str) -> list[CodeType]:
+    """The blocks of a page of docs/howto that need another package, fenced as `py`, compiled."""
+    guide = Path(__file__).parents[2] / "docs" / "howto" / name
+    blocks = re.findall(r"^```py\n(.*?)^```$", guide.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return [compile(block, str(guide), "exec") for block in blocks]
 
 
 def children(directory: Path) -> list[str]:

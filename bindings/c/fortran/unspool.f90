@@ -12,6 +12,7 @@ module unspool
   private
 
   public :: unspool_options, unspool_spool, unspool_array, unspool_schedule, unspool_action, array
+  public :: unspool_checkpointer, unspool_mpi_ranks, unspool_mpi_ranks_free
 
   !> The codes of `unspool_status`.
   integer, parameter, public :: unspool_ok = 0, unspool_invalid = 1, unspool_duplicate = 2, &
@@ -79,6 +80,25 @@ module unspool
     procedure :: next => schedule_next
     procedure :: finish => schedule_finish
     procedure :: free => schedule_free
+  end type
+
+  !> One rank's hold on the folder of a run: see `unspool_checkpointer_open`.
+  type :: unspool_checkpointer
+    private
+    type(c_ptr) :: handle = c_null_ptr
+  contains
+    procedure :: open => checkpointer_open
+    procedure :: due => checkpointer_due
+    procedure :: save => checkpointer_save
+    procedure :: step => checkpointer_step
+    procedure :: latest => checkpointer_latest
+    procedure :: restore => checkpointer_restore
+    procedure :: values => checkpointer_values
+    procedure :: notes => checkpointer_notes
+    procedure :: stop => checkpointer_stop
+    procedure :: stopping => checkpointer_stopping
+    procedure :: flush => checkpointer_flush
+    procedure :: close => checkpointer_close
   end type
 
   type, bind(c) :: c_array
@@ -202,6 +222,91 @@ module unspool
       type(c_ptr), value :: schedule
       integer(c_int64_t), value :: steps
     end function
+    !> The ranks of a communicator of MPI, such as `MPI_COMM_WORLD%MPI_VAL` of `mpi_f08`; null if MPI
+    !> refuses it. Collective. They are in unspool_mpi.c beside this file: compile it with mpicc.
+    type(c_ptr) function unspool_mpi_ranks(comm) bind(c, name="unspool_mpi_ranks")
+      import :: c_int, c_ptr
+      integer(c_int), value :: comm
+    end function
+    !> Gives them back, when the checkpointer is closed. Collective.
+    subroutine unspool_mpi_ranks_free(ranks) bind(c, name="unspool_mpi_ranks_free")
+      import :: c_ptr
+      type(c_ptr), value :: ranks
+    end subroutine
+    integer(c_int) function c_run_open(path, options, ranks, run) &
+      bind(c, name="unspool_checkpointer_open")
+      import :: c_int, c_char, c_ptr
+      character(kind=c_char), intent(in) :: path(*)
+      type(c_ptr), value :: options, ranks
+      type(c_ptr), intent(out) :: run
+    end function
+    integer(c_int) function c_run_due(run, step, answer) bind(c, name="unspool_checkpointer_due")
+      import :: c_int, c_int64_t, c_ptr
+      type(c_ptr), value :: run
+      integer(c_int64_t), value :: step
+      integer(c_int), intent(out) :: answer
+    end function
+    integer(c_int) function c_run_save(run, step, arrays, count, values, stream) &
+      bind(c, name="unspool_checkpointer_save")
+      import :: c_int, c_int64_t, c_char, c_ptr, c_size_t, c_array
+      type(c_ptr), value :: run, stream
+      integer(c_int64_t), value :: step
+      type(c_array), intent(in) :: arrays(*)
+      integer(c_size_t), value :: count
+      character(kind=c_char), intent(in) :: values(*)
+    end function
+    integer(c_int) function c_run_latest(run, step) bind(c, name="unspool_checkpointer_latest")
+      import :: c_int, c_int64_t, c_ptr
+      type(c_ptr), value :: run
+      integer(c_int64_t), intent(out) :: step
+    end function
+    integer(c_int) function c_run_restore(run, arrays, count, stream, step) &
+      bind(c, name="unspool_checkpointer_restore")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, c_array
+      type(c_ptr), value :: run, stream
+      type(c_array), intent(in) :: arrays(*)
+      integer(c_size_t), value :: count
+      integer(c_int64_t), intent(out) :: step
+    end function
+    integer(c_int) function c_run_values(run, step, values, room, length) &
+      bind(c, name="unspool_checkpointer_values")
+      import :: c_int, c_int64_t, c_char, c_ptr, c_size_t
+      type(c_ptr), value :: run
+      integer(c_int64_t), value :: step
+      character(kind=c_char), intent(out) :: values(*)
+      integer(c_size_t), value :: room
+      integer(c_size_t), intent(out) :: length
+    end function
+    integer(c_int) function c_run_notes(run, notes, room, length) &
+      bind(c, name="unspool_checkpointer_notes")
+      import :: c_int, c_char, c_ptr, c_size_t
+      type(c_ptr), value :: run
+      character(kind=c_char), intent(out) :: notes(*)
+      integer(c_size_t), value :: room
+      integer(c_size_t), intent(out) :: length
+    end function
+    subroutine c_run_stop(run) bind(c, name="unspool_checkpointer_stop")
+      import :: c_ptr
+      type(c_ptr), value :: run
+    end subroutine
+    integer(c_int) function c_run_stopping(run) bind(c, name="unspool_checkpointer_stopping")
+      import :: c_int, c_ptr
+      type(c_ptr), value :: run
+    end function
+    integer(c_int) function c_run_flush(run, timeout) bind(c, name="unspool_checkpointer_flush")
+      import :: c_int, c_double, c_ptr
+      type(c_ptr), value :: run
+      real(c_double), value :: timeout
+    end function
+    integer(c_int) function c_run_close(run, timeout) bind(c, name="unspool_checkpointer_close")
+      import :: c_int, c_double, c_ptr
+      type(c_ptr), value :: run
+      real(c_double), value :: timeout
+    end function
+    subroutine c_run_free(run) bind(c, name="unspool_checkpointer_free")
+      import :: c_ptr
+      type(c_ptr), value :: run
+    end subroutine
     subroutine c_schedule_free(schedule) bind(c, name="unspool_schedule_free")
       import :: c_ptr
       type(c_ptr), value :: schedule
@@ -382,6 +487,165 @@ contains
     class(unspool_schedule), intent(inout) :: self
     call c_schedule_free(self%handle)
     self%handle = c_null_ptr
+  end subroutine
+
+  !> `ranks` of a job of several: see `unspool_mpi_ranks`.
+  subroutine checkpointer_open(self, path, options, ranks, stat, errmsg)
+    class(unspool_checkpointer), intent(inout) :: self
+    character(*), intent(in) :: path
+    class(unspool_options), intent(in) :: options
+    type(c_ptr), intent(in), optional :: ranks
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    type(c_ptr) :: all
+    all = c_null_ptr
+    if (present(ranks)) all = ranks
+    call report(c_run_open(trim(path)//c_null_char, options%handle, all, self%handle), stat, errmsg)
+  end subroutine
+
+  logical function checkpointer_due(self, step) result(answer)
+    class(unspool_checkpointer), intent(in) :: self
+    integer(int64), intent(in) :: step
+    integer(c_int) :: found
+    call report(c_run_due(self%handle, step, found))
+    answer = found /= 0
+  end function
+
+  !> `values` is a text of the program's own.
+  subroutine checkpointer_save(self, step, arrays, values, stream, stat, errmsg)
+    class(unspool_checkpointer), intent(in) :: self
+    integer(int64), intent(in) :: step
+    type(unspool_array), intent(in), target :: arrays(:)
+    character(*), intent(in), optional :: values
+    type(c_ptr), intent(in), optional :: stream
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    type(c_array) :: all(size(arrays))
+    type(c_ptr) :: on
+    character(:), allocatable :: text
+    integer(c_int) :: code
+    on = c_null_ptr
+    if (present(stream)) on = stream
+    text = ""
+    if (present(values)) text = values
+    call lend(arrays, all)
+    code = c_run_save(self%handle, step, all, size(all, kind=c_size_t), text//c_null_char, on)
+    call report(code, stat, errmsg)
+  end subroutine
+
+  !> Saves if the checkpoint is due.
+  subroutine checkpointer_step(self, step, arrays, values, stream, stat, errmsg)
+    class(unspool_checkpointer), intent(in) :: self
+    integer(int64), intent(in) :: step
+    type(unspool_array), intent(in), target :: arrays(:)
+    character(*), intent(in), optional :: values
+    type(c_ptr), intent(in), optional :: stream
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    integer(c_int) :: found, code
+    found = 0
+    code = c_run_due(self%handle, step, found)
+    if (code == unspool_ok .and. found /= 0) then
+      call checkpointer_save(self, step, arrays, values, stream, stat, errmsg)
+    else
+      call report(code, stat, errmsg)
+    end if
+  end subroutine
+
+  !> The step of the newest checkpoint that counts; -1 when there is none.
+  integer(int64) function checkpointer_latest(self) result(step)
+    class(unspool_checkpointer), intent(in) :: self
+    integer(c_int64_t) :: found
+    call report(c_run_latest(self%handle, found))
+    step = found
+  end function
+
+  !> Copies the newest checkpoint that counts into arrays; `step` is -1 when there is none.
+  subroutine checkpointer_restore(self, arrays, step, stream, stat, errmsg)
+    class(unspool_checkpointer), intent(in) :: self
+    type(unspool_array), intent(in), target :: arrays(:)
+    integer(int64), intent(out) :: step
+    type(c_ptr), intent(in), optional :: stream
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    type(c_array) :: all(size(arrays))
+    type(c_ptr) :: on
+    integer(c_int) :: code
+    on = c_null_ptr
+    if (present(stream)) on = stream
+    call lend(arrays, all)
+    code = c_run_restore(self%handle, all, size(all, kind=c_size_t), on, step)
+    call report(code, stat, errmsg)
+  end subroutine
+
+  !> The text that was saved with a step.
+  function checkpointer_values(self, step) result(text)
+    class(unspool_checkpointer), intent(in) :: self
+    integer(int64), intent(in) :: step
+    character(:), allocatable :: text
+    integer(c_size_t) :: length
+    length = 0
+    do
+      text = repeat(" ", length + 1)
+      call report(c_run_values(self%handle, step, text, len(text, kind=c_size_t), length))
+      if (length < len(text)) exit
+    end do
+    text = text(:length)
+  end function
+
+  !> What was found damaged, in sentences, one in a line.
+  function checkpointer_notes(self) result(text)
+    class(unspool_checkpointer), intent(in) :: self
+    character(:), allocatable :: text
+    integer(c_size_t) :: length
+    length = 0
+    do
+      text = repeat(" ", length + 1)
+      call report(c_run_notes(self%handle, text, len(text, kind=c_size_t), length))
+      if (length < len(text)) exit
+    end do
+    text = text(:length)
+  end function
+
+  !> Asks the run to stop.
+  subroutine checkpointer_stop(self)
+    class(unspool_checkpointer), intent(in) :: self
+    call c_run_stop(self%handle)
+  end subroutine
+
+  logical function checkpointer_stopping(self) result(answer)
+    class(unspool_checkpointer), intent(in) :: self
+    answer = c_run_stopping(self%handle) /= 0
+  end function
+
+  !> `timeout` in seconds; without it as long as the run was told.
+  subroutine checkpointer_flush(self, timeout, stat, errmsg)
+    class(unspool_checkpointer), intent(in) :: self
+    real(real64), intent(in), optional :: timeout
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    real(c_double) :: longest
+    longest = 0
+    if (present(timeout)) longest = timeout
+    call report(c_run_flush(self%handle, longest), stat, errmsg)
+  end subroutine
+
+  !> Closes it and gives it back. After an error it is open as before.
+  subroutine checkpointer_close(self, timeout, stat, errmsg)
+    class(unspool_checkpointer), intent(inout) :: self
+    real(real64), intent(in), optional :: timeout
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    real(c_double) :: longest
+    integer(c_int) :: code
+    longest = 0
+    if (present(timeout)) longest = timeout
+    code = c_run_close(self%handle, longest)
+    call report(code, stat, errmsg)
+    if (code == unspool_ok) then
+      call c_run_free(self%handle)
+      self%handle = c_null_ptr
+    end if
   end subroutine
 
   !> Describes arrays for the C interface, valid as long as `arrays` are.

@@ -199,6 +199,7 @@ int unspool_options_new(struct unspool_options **options);
 // | `codec` | `none`, `lossless`, `auto`, a bound such as `abs=1e-3`, `zfp-rate=8` |
 // | `codec.NAME` | the same for the arrays of this name |
 // | `discard_after_restore` | whether a checkpoint goes after its last expected restore |
+// | `learn` | whether restores are announced from what earlier iterations restored |
 // | `timeout` | the longest that one call waits, such as `30s`: 300 s |
 // | `verify` | whether checksums of what comes from the disk are compared: `true` |
 // | `trace` | whether what happens is kept for `unspool_write_trace` |
@@ -318,6 +319,10 @@ int unspool_gathered_set(struct unspool_gathered *gathered,
 // | `keep` | how many checkpoints that count stay: 2 |
 // | `mtbf`, `share` | for `auto`: mean time between failures; the most that saves may cost |
 // | `limit` | the time after which the run is asked to stop |
+// | `remote` | where copies go: `s3://bucket/prefix`, `gs://`, `az://`, or a directory |
+// | `remote_every` | which of them: like `every`; `auto` is each one for which there is time |
+// | `increments` | `auto`, or one in how many checkpoints is stored in full; `never` |
+// | `partner` | like `every`: which of them a rank on another machine keeps as well; `never` |
 //
 // `ranks` is null for a job of one rank; it is copied, and what its context points to has to stay.
 // A checkpoint counts when all ranks have all of it on the disk. Close it with
@@ -357,8 +362,10 @@ int unspool_checkpointer_save(const struct unspool_checkpointer *checkpointer,
 int unspool_checkpointer_latest(const struct unspool_checkpointer *checkpointer, int64_t *step);
 
 // Copies the newest checkpoint that counts into arrays, as `unspool_restore` does, and writes its
-// step to `step`; -1 when there is none. When the bytes of a rank are damaged, all ranks take the
-// next older one, and `unspool_checkpointer_notes` says why.
+// step to `step`; -1 when there is none. What a rank lacks or has damaged comes from the rank that
+// keeps a copy, or else from the remote place; when there is none, all ranks take the next older
+// checkpoint.
+// `unspool_checkpointer_notes` says why.
 //
 // Errors: `UNSPOOL_INVALID` when an array does not fit, here or on another rank; `UNSPOOL_TIMEOUT`
 // when a rank does not answer; `UNSPOOL_DEVICE`.
@@ -379,8 +386,8 @@ int unspool_checkpointer_values(const struct unspool_checkpointer *checkpointer,
                                 size_t room,
                                 size_t *length);
 
-// Writes what was found damaged, in sentences, one in a line, as `unspool_checkpointer_values`
-// does for its text; empty when nothing was.
+// Writes what was found damaged, and which copies did not get to the remote place, in sentences,
+// one in a line, as `unspool_checkpointer_values` does for its text; empty when nothing was.
 int unspool_checkpointer_notes(const struct unspool_checkpointer *checkpointer,
                                char *notes,
                                size_t room,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -94,6 +95,15 @@ class array {
                 static_cast<int>(shape_.size()), shape_.data()};
     }
 
+    static std::vector<unspool_array> raw(const std::vector<array> &arrays) {
+        std::vector<unspool_array> all;
+        all.reserve(arrays.size());
+        for (const array &one : arrays) {
+            all.push_back(one.raw());
+        }
+        return all;
+    }
+
   private:
     void *data_;
     int dtype_;
@@ -146,7 +156,7 @@ class spool {
     }
 
     void save(std::int64_t version, const std::vector<array> &arrays, void *stream = nullptr) {
-        const auto all = raw(arrays);
+        const auto all = array::raw(arrays);
         detail::check(unspool_save(handle_.get(), version, all.data(), all.size(), stream));
     }
 
@@ -157,7 +167,7 @@ class spool {
     }
 
     void restore(std::int64_t version, const std::vector<array> &arrays, void *stream = nullptr) {
-        const auto all = raw(arrays);
+        const auto all = array::raw(arrays);
         detail::check(unspool_restore(handle_.get(), version, all.data(), all.size(), stream));
     }
 
@@ -216,15 +226,6 @@ class spool {
     unspool_spool *raw() const noexcept { return handle_.get(); }
 
   private:
-    static std::vector<unspool_array> raw(const std::vector<array> &arrays) {
-        std::vector<unspool_array> all;
-        all.reserve(arrays.size());
-        for (const array &one : arrays) {
-            all.push_back(one.raw());
-        }
-        return all;
-    }
-
     struct free {
         void operator()(unspool_spool *handle) const noexcept { unspool_free(handle); }
     };
@@ -257,6 +258,111 @@ class schedule {
         void operator()(unspool_schedule *handle) const noexcept { unspool_schedule_free(handle); }
     };
     std::unique_ptr<unspool_schedule, free> handle_;
+};
+
+/// One rank's hold on the folder of a run: see `unspool_checkpointer_open`. Used by one thread, but
+/// for `stop`.
+class checkpointer {
+  public:
+    /// `ranks` of a job of several: see unspool_mpi.h.
+    checkpointer(const std::string &path, const options &given,
+                 const unspool_ranks *ranks = nullptr) {
+        unspool_checkpointer *opened = nullptr;
+        detail::check(unspool_checkpointer_open(path.c_str(), given.raw(), ranks, &opened));
+        handle_.reset(opened);
+    }
+
+    bool due(std::int64_t step) const {
+        int answer = 0;
+        detail::check(unspool_checkpointer_due(handle_.get(), step, &answer));
+        return answer != 0;
+    }
+
+    /// See `unspool_checkpointer_save`; `values` is a text of the program's own.
+    void save(std::int64_t step, const std::vector<array> &arrays, const std::string &values = {},
+              void *stream = nullptr) {
+        const auto all = array::raw(arrays);
+        detail::check(unspool_checkpointer_save(handle_.get(), step, all.data(), all.size(),
+                                                values.c_str(), stream));
+    }
+
+    /// Saves if the checkpoint is due, and says whether it was.
+    bool step(std::int64_t step, const std::vector<array> &arrays, const std::string &values = {},
+              void *stream = nullptr) {
+        const bool is_due = due(step);
+        if (is_due) {
+            save(step, arrays, values, stream);
+        }
+        return is_due;
+    }
+
+    /// The step of the newest checkpoint that counts.
+    std::optional<std::int64_t> latest() const {
+        std::int64_t step = -1;
+        detail::check(unspool_checkpointer_latest(handle_.get(), &step));
+        return step < 0 ? std::nullopt : std::optional(step);
+    }
+
+    /// Copies the newest checkpoint that counts into arrays, and gives its step: see
+    /// `unspool_checkpointer_restore`.
+    std::optional<std::int64_t> restore(const std::vector<array> &arrays, void *stream = nullptr) {
+        const auto all = array::raw(arrays);
+        std::int64_t step = -1;
+        detail::check(unspool_checkpointer_restore(handle_.get(), all.data(), all.size(), stream,
+                                                   &step));
+        return step < 0 ? std::nullopt : std::optional(step);
+    }
+
+    /// The text that was saved with a step.
+    std::string values(std::int64_t step) const {
+        return text([&](char *to, std::size_t room, std::size_t *length) {
+            return unspool_checkpointer_values(handle_.get(), step, to, room, length);
+        });
+    }
+
+    /// What was found damaged, in sentences, one in a line.
+    std::string notes() const {
+        return text([&](char *to, std::size_t room, std::size_t *length) {
+            return unspool_checkpointer_notes(handle_.get(), to, room, length);
+        });
+    }
+
+    /// Asks the run to stop; for any thread and for a signal handler.
+    void stop() const noexcept { unspool_checkpointer_stop(handle_.get()); }
+
+    bool stopping() const noexcept { return unspool_checkpointer_stopping(handle_.get()) != 0; }
+
+    /// See `unspool_checkpointer_flush`; `timeout` in seconds.
+    void flush(double timeout = 0) {
+        detail::check(unspool_checkpointer_flush(handle_.get(), timeout));
+    }
+
+    /// See `unspool_checkpointer_close`. One that goes out of scope gives up what does not count
+    /// yet, without a word: close it before.
+    void close(double timeout = 0) {
+        detail::check(unspool_checkpointer_close(handle_.get(), timeout));
+    }
+
+    unspool_checkpointer *raw() const noexcept { return handle_.get(); }
+
+  private:
+    template <typename F> static std::string text(F &&write) {
+        std::string found;
+        std::size_t length = 0;
+        do {
+            found.resize(length + 1);
+            detail::check(write(found.data(), found.size(), &length));
+        } while (length >= found.size());
+        found.resize(length);
+        return found;
+    }
+
+    struct free {
+        void operator()(unspool_checkpointer *handle) const noexcept {
+            unspool_checkpointer_free(handle);
+        }
+    };
+    std::unique_ptr<unspool_checkpointer, free> handle_;
 };
 
 } // namespace unspool

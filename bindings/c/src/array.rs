@@ -138,6 +138,8 @@ impl Given<'_> {
                 let array = unsafe { DeviceArray::dense(ordinal, self.data as u64, self.bytes) };
                 Ok(Place::Device(array))
             }
+            // A context that is lost does not say what is its memory, which must not be read here.
+            Err(error) if error.ends_context() => Err(unspool::Error::from(error).into()),
             // Without a driver, or without any context, there is no memory of a device.
             Ok(None) | Err(_) => {
                 // SAFETY: the caller's duty; the length fits, as was checked.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use unspool::{DiskSettings, ErrorKind, Spool, Wait};
 use unspool_restart::{Alone, Checkpointer, Outcome, Ranks, Settings, Unanswered};
 
-use crate::array::{UnspoolArray, given};
+use crate::array::{Given, UnspoolArray, given};
 use crate::options::UnspoolOptions;
 use crate::spool::{opened, restore, save, wait};
 use crate::status::{Failure, call};
@@ -121,6 +121,10 @@ impl UnspoolCheckpointer {
 /// | `keep` | how many checkpoints that count stay: 2 |
 /// | `mtbf`, `share` | for `auto`: mean time between failures; the most that saves may cost |
 /// | `limit` | the time after which the run is asked to stop |
+/// | `remote` | where copies go: `s3://bucket/prefix`, `gs://`, `az://`, or a directory |
+/// | `remote_every` | which of them: like `every`; `auto` is each one for which there is time |
+/// | `increments` | `auto`, or one in how many checkpoints is stored in full; `never` |
+/// | `partner` | like `every`: which of them a rank on another machine keeps as well; `never` |
 ///
 /// `ranks` is null for a job of one rank; it is copied, and what its context points to has to stay.
 /// A checkpoint counts when all ranks have all of it on the disk. Close it with
@@ -156,9 +160,9 @@ fn open(
     options: &UnspoolOptions,
     ranks: Option<UnspoolRanks>,
 ) -> Result<UnspoolCheckpointer, Failure> {
-    let make = |data: &Path| -> Result<Arc<Spool>, Failure> {
-        let disk = DiskSettings { durable: true, ..DiskSettings::new(data) };
-        Ok(Arc::new(opened(options, Some(disk))?))
+    let make = |data: Option<&Path>| -> Result<Arc<Spool>, Failure> {
+        let disk = data.map(|data| DiskSettings { durable: true, ..DiskSettings::new(data) });
+        Ok(Arc::new(opened(options, disk)?))
     };
     let timeout = options.timeout();
     let size = ranks.map_or(1, |ranks| ranks.size);
@@ -169,6 +173,9 @@ fn open(
         stops: true,
         limit: options.limit(),
         timeout,
+        remote: options.remote(),
+        partner: options.partner(),
+        increments: options.increments(),
     };
     let all: &dyn Ranks = match &ranks {
         Some(ranks) => ranks,
@@ -248,8 +255,10 @@ pub unsafe extern "C" fn unspool_checkpointer_latest(
 }
 
 /// Copies the newest checkpoint that counts into arrays, as `unspool_restore` does, and writes its
-/// step to `step`; -1 when there is none. When the bytes of a rank are damaged, all ranks take the
-/// next older one, and `unspool_checkpointer_notes` says why.
+/// step to `step`; -1 when there is none. What a rank lacks or has damaged comes from the rank that
+/// keeps a copy, or else from the remote place; when there is none, all ranks take the next older
+/// checkpoint.
+/// `unspool_checkpointer_notes` says why.
 ///
 /// Errors: `UNSPOOL_INVALID` when an array does not fit, here or on another rank; `UNSPOOL_TIMEOUT`
 /// when a rank does not answer; `UNSPOOL_DEVICE`.
@@ -274,7 +283,7 @@ pub unsafe extern "C" fn unspool_checkpointer_restore(
             };
             let version = candidate.cast_signed();
             // SAFETY: as above.
-            let done = unsafe { restore(held.checkpointer.spool(), version, &arrays, stream) };
+            let done = unsafe { taken(held, candidate, &arrays, stream) };
             let outcome = outcome_of(&done);
             let reasons = held.checkpointer.restored(candidate, &outcome, held.ranks());
             if matches!(outcome, Outcome::Refused(_)) {
@@ -291,6 +300,34 @@ pub unsafe extern "C" fn unspool_checkpointer_restore(
             unreadable.push(candidate);
         }
     })
+}
+
+/// Copies a checkpoint into arrays. What is not here, or is damaged here, is fetched from the
+/// remote place.
+///
+/// # Safety
+/// As for [`restore`].
+unsafe fn taken(
+    held: &UnspoolCheckpointer,
+    step: u64,
+    arrays: &[Given<'_>],
+    stream: *mut c_void,
+) -> Result<(), Failure> {
+    let (checkpointer, wait) = (&held.checkpointer, Wait::default());
+    checkpointer.ready(step, &wait)?;
+    let copy = || {
+        let spool = checkpointer.reading(step, &wait)?;
+        // SAFETY: the caller's duty.
+        unsafe { restore(&spool, step.cast_signed(), arrays, stream) }
+    };
+    let done = copy();
+    let Outcome::Unreadable(why) = outcome_of(&done) else { return done };
+    if !checkpointer.fetch(step, &wait)? {
+        return done;
+    }
+    let note = format!("Step {step} was damaged here, and was fetched: {why}");
+    add_line(&mut held.notes.borrow_mut(), &note);
+    copy()
 }
 
 fn add_line(text: &mut String, line: &str) {
@@ -333,8 +370,8 @@ pub unsafe extern "C" fn unspool_checkpointer_values(
     })
 }
 
-/// Writes what was found damaged, in sentences, one in a line, as `unspool_checkpointer_values`
-/// does for its text; empty when nothing was.
+/// Writes what was found damaged, and which copies did not get to the remote place, in sentences,
+/// one in a line, as `unspool_checkpointer_values` does for its text; empty when nothing was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_notes(
     checkpointer: *const UnspoolCheckpointer,
@@ -345,6 +382,9 @@ pub unsafe extern "C" fn unspool_checkpointer_notes(
     call(|| {
         // SAFETY: the caller's duty.
         let held = unsafe { handle(checkpointer, "checkpointer") }?;
+        if let Some(failure) = held.checkpointer.take_copy_failure() {
+            add_line(&mut held.notes.borrow_mut(), &failure.to_string());
+        }
         // SAFETY: as above.
         unsafe { copy_text(&held.notes.borrow(), notes, room, length) }
     })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use unspool::{DiskMode, DiskSettings, On, Settings, TierKind, auto, sizes};
 use unspool_codec::Outer;
-use unspool_restart::{Every, Rule, duration};
+use unspool_restart::{Every, Fulls, RemoteSettings, Rule, duration};
 
 use crate::codec;
 use crate::status::{Failure, call};
@@ -14,8 +14,8 @@ use crate::text::{free, give, handle_mut, text};
 
 const NAMES: &str = "device, host, on, shrink_ok, disk, disk.capacity, disk.durable, disk.mode, \
                      disk.permissions, disk.compress, codec, codec.NAME, discard_after_restore, \
-                     timeout, verify, trace; of a checkpointer also every, keep, mtbf, share, \
-                     limit";
+                     learn, timeout, verify, trace; of a checkpointer also every, keep, mtbf, \
+                     share, limit, remote, remote_every, partner, increments";
 
 /// The options of a spool.
 #[derive(Debug, Default)]
@@ -35,11 +35,25 @@ struct Run {
     mtbf: Option<Duration>,
     share: Option<f64>,
     limit: Option<Duration>,
+    remote: Option<String>,
+    remote_every: Every,
+    partner: Option<Every>,
+    increments: Option<Fulls>,
 }
 
 impl Default for Run {
     fn default() -> Run {
-        Run { every: Every::Auto, keep: 2, mtbf: None, share: None, limit: None }
+        Run {
+            every: Every::Auto,
+            keep: 2,
+            mtbf: None,
+            share: None,
+            limit: None,
+            remote: None,
+            remote_every: Every::Auto,
+            partner: None,
+            increments: None,
+        }
     }
 }
 
@@ -70,6 +84,7 @@ impl UnspoolOptions {
             "disk.compress" => self.disk.compress = Some(compress(value)?),
             "codec" => settings.codec.default = codec::parse(value)?,
             "discard_after_restore" => settings.discard_after_restore = truth(value)?,
+            "learn" => settings.learn = truth(value)?,
             "timeout" => settings.timeout = time(value)?,
             "verify" => settings.verify = truth(value)?,
             "trace" => settings.trace = truth(value)?,
@@ -78,6 +93,13 @@ impl UnspoolOptions {
             "mtbf" => self.run.mtbf = Some(time(value)?),
             "share" => self.run.share = Some(share(value)?),
             "limit" => self.run.limit = Some(time(value)?),
+            "remote" => self.run.remote = Some(value.to_owned()).filter(|place| !place.is_empty()),
+            "remote_every" => self.run.remote_every = every(value)?,
+            "increments" => self.run.increments = increments(value)?,
+            "partner" => {
+                let every = every(value)?;
+                self.run.partner = Some(every).filter(|every| *every != Every::Never);
+            }
             _ => {
                 let array = name.strip_prefix("codec.").filter(|array| !array.is_empty());
                 let Some(array) = array else {
@@ -104,6 +126,22 @@ impl UnspoolOptions {
     /// The time after which a run is asked to stop.
     pub(crate) fn limit(&self) -> Option<Duration> {
         self.run.limit
+    }
+
+    /// Copies beyond the machine.
+    pub(crate) fn remote(&self) -> Option<RemoteSettings> {
+        let place = self.run.remote.as_ref()?;
+        Some(RemoteSettings { every: self.run.remote_every, ..RemoteSettings::new(place) })
+    }
+
+    /// How often a checkpoint is stored in full.
+    pub(crate) fn increments(&self) -> Option<Fulls> {
+        self.run.increments
+    }
+
+    /// Which checkpoints a rank on another machine keeps as well.
+    pub(crate) fn partner(&self) -> Option<Every> {
+        self.run.partner
     }
 
     /// The longest wait of a call.
@@ -216,6 +254,15 @@ fn time(value: &str) -> Result<Duration, String> {
     }
 }
 
+fn increments(value: &str) -> Result<Option<Fulls>, String> {
+    match (value, value.parse()) {
+        ("auto", _) => Ok(Some(Fulls::Auto)),
+        ("never", _) => Ok(None),
+        (_, Ok(every)) if every > 0 => Ok(Some(Fulls::OneIn(every))),
+        _ => Err("write `auto`, `never`, or in how many checkpoints one is stored in full".into()),
+    }
+}
+
 fn every(value: &str) -> Result<Every, String> {
     let steps = value.strip_suffix("steps").map(|steps| steps.trim().parse::<u64>());
     match (value, steps) {
@@ -261,6 +308,7 @@ pub unsafe extern "C" fn unspool_options_new(options: *mut *mut UnspoolOptions) 
 /// | `codec` | `none`, `lossless`, `auto`, a bound such as `abs=1e-3`, `zfp-rate=8` |
 /// | `codec.NAME` | the same for the arrays of this name |
 /// | `discard_after_restore` | whether a checkpoint goes after its last expected restore |
+/// | `learn` | whether restores are announced from what earlier iterations restored |
 /// | `timeout` | the longest that one call waits, such as `30s`: 300 s |
 /// | `verify` | whether checksums of what comes from the disk are compared: `true` |
 /// | `trace` | whether what happens is kept for `unspool_write_trace` |

@@ -4,11 +4,12 @@
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 // Names the library, so that it is built before this test.
 use unspool_c as _;
 use unspool_fakecuda as _;
+use unspool_testkit::programs::{is_there, succeeded};
 
 /// Where this test was built, and the library beside it.
 fn built() -> PathBuf {
@@ -18,17 +19,6 @@ fn built() -> PathBuf {
 
 fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-fn succeeded(mut command: Command) -> Output {
-    let output = command.output().expect("it can be started");
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&text));
-    output
-}
-
-fn is_there(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// Compiles sources with these flags into `folder`, where the library has the names that it is
@@ -113,6 +103,35 @@ fn a_job_of_four_ranks_goes_on_where_all_of_them_were() {
     assert_eq!(succeeded(command).stdout, b"ranks: all right\n");
 }
 
+const HEAT: [&str; 5] = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror"];
+
+/// Aborts a job of three ranks after many checkpoints, and lets it go on.
+fn goes_on_after_an_abort(program: &Path) {
+    let folder = program.parent().expect("the folder of a program");
+    let version = Command::new("mpirun").arg("--version").output().expect("mpirun").stdout;
+    let is_open_mpi = String::from_utf8_lossy(&version).contains("Open MPI");
+    let start = |ranks: &str, job: &str, more: &[&str]| {
+        let mut command = Command::new("mpirun");
+        if is_open_mpi {
+            command.arg("--oversubscribe");
+        }
+        command.args(["-n", ranks]).arg(program).arg(folder.join(job));
+        command.args(more).env("LD_LIBRARY_PATH", folder);
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command
+    };
+    let text = |command| String::from_utf8(succeeded(command).stdout).expect("UTF-8");
+    let whole = text(start("3", "whole", &["3000"]));
+    assert!(whole.starts_with("step 3000: "), "{whole}");
+    let aborted = start("3", "cut", &["3000", "2900"]).output().expect("it can be started");
+    assert!(!aborted.status.success());
+    let rest = text(start("3", "cut", &["3000"]));
+    assert!(rest.starts_with("goes on from step ") && rest.ends_with(&whole), "{rest} {whole}");
+    let other = start("2", "cut", &["3000"]).output().expect("it can be started");
+    let text = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(!other.status.success() && text.contains("has checkpoints of 3 ranks"), "{text}");
+}
+
 #[test]
 #[allow(clippy::print_stdout)]
 fn a_program_over_mpi_goes_on_where_it_was_when_it_was_aborted() {
@@ -120,29 +139,26 @@ fn a_program_over_mpi_goes_on_where_it_was_when_it_was_aborted() {
         return println!("skipped: no mpicc or mpirun");
     }
     let folder = tempfile::tempdir().unwrap();
-    let flags = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror"];
-    let program = compiled(folder.path(), "mpicc", &flags, &["../../examples/c/heat.c"]);
-    let version = Command::new("mpirun").arg("--version").output().unwrap().stdout;
-    let is_open_mpi = String::from_utf8_lossy(&version).contains("Open MPI");
-    let start = |ranks: &str, job: &str, more: &[&str]| {
-        let mut command = Command::new("mpirun");
-        if is_open_mpi {
-            command.arg("--oversubscribe");
-        }
-        command.args(["-n", ranks]).arg(&program).arg(folder.path().join(job));
-        command.args(more).env("LD_LIBRARY_PATH", folder.path());
-        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command
-    };
-    let whole = String::from_utf8(succeeded(start("3", "whole", &["300"])).stdout).unwrap();
-    assert!(whole.starts_with("step 300: "), "{whole}");
-    let aborted = start("3", "cut", &["300", "170"]).output().unwrap();
-    assert!(!aborted.status.success());
-    let rest = String::from_utf8(succeeded(start("3", "cut", &["300"])).stdout).unwrap();
-    assert!(rest.starts_with("goes on from step 1") && rest.ends_with(&whole), "{rest} {whole}");
-    let other = start("2", "cut", &["300"]).output().unwrap();
-    let text = String::from_utf8_lossy(&other.stderr).into_owned();
-    assert!(!other.status.success() && text.contains("has checkpoints of 3 ranks"), "{text}");
+    let program = compiled(folder.path(), "mpicc", &HEAT, &["../../examples/c/heat.c"]);
+    goes_on_after_an_abort(&program);
+}
+
+#[test]
+#[allow(clippy::print_stdout)]
+fn a_program_in_fortran_over_mpi_goes_on_as_well() {
+    if !is_there("mpicc") || !is_there("mpifort") || !is_there("mpirun") {
+        return println!("skipped: no mpicc, mpifort or mpirun");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut glue = Command::new("mpicc");
+    glue.current_dir(folder.path()).args(HEAT).arg("-I").arg(source("include"));
+    glue.arg("-c").arg(source("fortran/unspool_mpi.c"));
+    succeeded(glue);
+    // An object, which is found in the folder of the program.
+    let flags = [&FORTRAN[..], &["unspool_mpi.o"]].concat();
+    let sources = ["fortran/unspool.f90", "../../examples/fortran/heat.f90"];
+    let program = compiled(folder.path(), "mpifort", &flags, &sources);
+    goes_on_after_an_abort(&program);
 }
 
 #[test]
@@ -177,19 +193,56 @@ fn the_cxx_header_compiles_with_all_warnings_and_throws_what_went_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let flags = [&[standard, "-pthread"], &STRICT[..]].concat();
         let program = compiled(folder.path(), "c++", &flags, &["tests/programs/wrapper.cpp"]);
-        assert_eq!(succeeded(run(&program)).stdout, b"wrapper: all right\n");
+        let mut command = run(&program);
+        command.arg(folder.path().join("run"));
+        assert_eq!(succeeded(command).stdout, b"wrapper: all right\n");
     }
 }
 
+const FORTRAN: [&str; 5] = ["-std=f2018", "-Wall", "-Werror", "-fcheck=all", "-g"];
+
 #[test]
 #[allow(clippy::print_stdout)]
-fn an_adjoint_in_fortran_has_the_same_gradient_by_every_schedule() {
+fn arrays_of_fortran_keep_their_ranks_and_errors_are_told() {
     if !is_there("gfortran") {
         return println!("skipped: no gfortran");
     }
     let folder = tempfile::tempdir().unwrap();
-    let flags = ["-std=f2018", "-Wall", "-Werror", "-fcheck=all", "-g"];
-    let sources = ["fortran/unspool.f90", "tests/programs/adjoint.f90"];
-    let program = compiled(folder.path(), "gfortran", &flags, &sources);
-    assert_eq!(succeeded(run(&program)).stdout, b"adjoint: all right\n");
+    let sources = ["fortran/unspool.f90", "tests/programs/arrays.f90"];
+    let program = compiled(folder.path(), "gfortran", &FORTRAN, &sources);
+    assert_eq!(succeeded(run(&program)).stdout, b"arrays: all right\n");
+}
+
+#[test]
+#[allow(clippy::print_stdout)]
+fn the_adjoint_in_fortran_has_the_same_gradient_by_every_schedule() {
+    if !is_there("gfortran") {
+        return println!("skipped: no gfortran");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sources = ["fortran/unspool.f90", "../../examples/fortran/adjoint.f90"];
+    let program = compiled(folder.path(), "gfortran", &FORTRAN, &sources);
+    let gradient = |schedule: &str, states: &str, advances: &str| {
+        let mut command = run(&program);
+        command.args([schedule, states]);
+        let text = String::from_utf8(succeeded(command).stdout).unwrap();
+        let (steps, gradient) = text.split_once('\n').unwrap();
+        assert_eq!(steps, format!("200 steps, {advances} advances"));
+        gradient.to_owned()
+    };
+    let stored = gradient("store-all", "200", "199");
+    assert_eq!(gradient("revolve", "5", "790"), stored);
+    assert!(stored.lines().any(|line| !line.trim().starts_with("0.0")), "{stored}");
+}
+
+/// The example is compiled where there is a compiler of CUDA, and run where there is a GPU as well.
+#[test]
+#[allow(clippy::print_stdout)]
+fn the_example_in_cuda_compiles() {
+    if !is_there("nvcc") {
+        return println!("skipped: no nvcc");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sources = ["../../examples/cpp/wave.cu"];
+    compiled(folder.path(), "nvcc", &["-std=c++17"], &sources);
 }

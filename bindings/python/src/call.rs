@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Fence;
-use unspool::{Batched, Codecs, Head, Region, Spool, Wait};
+use unspool::{Batched, Codecs, Error, Head, Region, RegionSpec, RestoreTicket, Spool, Wait};
 
 use crate::array::{Array, Intake};
 use crate::codecs::{self, UnseenNames};
@@ -125,19 +125,8 @@ pub fn save(
             }
             return copies.finish();
         }
-        let wait = copies.wait(wait);
-        match how.codec.as_ref().is_some_and(Codecs::is_raw) {
-            true => target.front.bring(version, &wait)?,
-            false => target.front.bring_all(&wait)?,
-        }
-        let mut ticket = match &how.codec {
-            None => spool.save(version, regions, &wait),
-            Some(codec) => spool.save_as(version, regions, codec, &wait),
-        }?;
         // SAFETY: `arrays` lives until the copies are done: `copies` and `release` see to that.
-        unsafe { copies.save(&mut ticket) }?;
-        ticket.commit()?;
-        copies.finish()
+        unsafe { save_pieces(target.front, copies, version, regions, how.codec.as_ref(), wait) }
     };
     let saved = waiting(py, Some(version), |wait| {
         target.blocks.unless_stuck((spool, version), wait, save)
@@ -145,6 +134,66 @@ pub fn save(
     let marks = saved.map_err(|refusal| error(py, Class::Capacity, refusal))?;
     target.release(py, arrays, marks);
     Ok(())
+}
+
+/// Saves the arrays of `copies` under `version`, encoded by `codec` in place of the spool's codecs.
+/// What waits in front of the spool goes first.
+///
+/// # Errors
+/// Those of the spool.
+///
+/// # Safety
+/// The arrays that the pieces were made from are borrowed until their copies are done.
+pub unsafe fn save_pieces(
+    front: &Front,
+    mut copies: Copies<'_>,
+    version: i64,
+    regions: Vec<RegionSpec>,
+    codec: Option<&Codecs>,
+    wait: &Wait<'_>,
+) -> Result<Vec<Option<Fence>>, Error> {
+    let mut ticket = {
+        let (spool, wait) = (front.spool(), copies.wait(wait));
+        match codec.is_some_and(Codecs::is_raw) {
+            true => front.bring(version, &wait)?,
+            false => front.bring_all(&wait)?,
+        }
+        match codec {
+            None => spool.save(version, regions, &wait),
+            Some(codec) => spool.save_as(version, regions, codec, &wait),
+        }?
+    };
+    // SAFETY: the caller's promise.
+    unsafe { copies.save(&mut ticket) }?;
+    ticket.commit()?;
+    copies.finish()
+}
+
+/// Restores regions of `version` into the arrays of `copies`; `at` has the number of the region of
+/// each. Nothing is restored, and there are no fences, when `accept` says no.
+///
+/// # Errors
+/// Those of the spool, and of `accept`.
+///
+/// # Safety
+/// As for [`save_pieces`]; the arrays may be written, and each has the size of its region.
+pub unsafe fn restore_pieces(
+    front: &Front,
+    mut copies: Copies<'_>,
+    version: i64,
+    at: &[usize],
+    wait: &Wait<'_>,
+    accept: impl FnOnce(&RestoreTicket) -> Result<bool, Error>,
+) -> Result<Option<Vec<Option<Fence>>>, Error> {
+    front.bring(version, wait)?;
+    let mut ticket = front.spool().restore(version, &copies.wait(wait))?;
+    if !accept(&ticket)? {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { copies.restore(&mut ticket, at) }?;
+    ticket.finish()?;
+    copies.finish().map(Some)
 }
 
 /// The regions of a saved checkpoint.
@@ -190,21 +239,17 @@ pub fn restore_into(
     let (pieces, spool) = (target.pieces(&arrays), target.spool);
     let mut refusal = None;
     let marks = waiting(py, Some(version), |wait| {
-        let mut copies = Copies::new(spool, &pieces)?;
-        target.front.bring(version, wait)?;
-        let mut ticket = spool.restore(version, &copies.wait(wait))?;
-        if !same_arrays(&ticket.head().regions, &head.regions) {
-            refusal = Some((Class::Array, exchanged(version)));
-            return Ok(None);
-        }
-        if let Some(name) = target.written.changed(version, &ticket)? {
-            refusal = Some((Class::Corrupt, overwritten(version, &name)));
-            return Ok(None);
-        }
+        let copies = Copies::new(spool, &pieces)?;
+        let accept = |ticket: &RestoreTicket| {
+            if !same_arrays(&ticket.head().regions, &head.regions) {
+                refusal = Some((Class::Array, exchanged(version)));
+            } else if let Some(name) = target.written.changed(version, ticket)? {
+                refusal = Some((Class::Corrupt, overwritten(version, &name)));
+            }
+            Ok(refusal.is_none())
+        };
         // SAFETY: as in `save`, and the arrays were found writable.
-        unsafe { copies.restore(&mut ticket, &at) }?;
-        ticket.finish()?;
-        copies.finish().map(Some)
+        unsafe { restore_pieces(target.front, copies, version, &at, wait, accept) }
     })?;
     if let Some((class, message)) = refusal {
         return Err(error(py, class, message));

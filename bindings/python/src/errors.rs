@@ -25,6 +25,14 @@ pub enum Class {
     Internal,
     /// Bytes are not those that were made.
     Corrupt,
+    /// A medium fails.
+    Storage,
+    /// A wait was too long.
+    Timeout,
+    /// The object is not there any more, or not in this process.
+    Closed,
+    /// The machine does not let this process do it.
+    Refused,
 }
 
 impl Class {
@@ -37,6 +45,10 @@ impl Class {
             Class::Schedule => "ScheduleError",
             Class::Internal => "Error",
             Class::Corrupt => "CorruptCheckpointError",
+            Class::Storage => "StorageError",
+            Class::Timeout => "WaitTimeoutError",
+            Class::Closed => "ClosedError",
+            Class::Refused => "RefusedError",
         }
     }
 }

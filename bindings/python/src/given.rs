@@ -23,6 +23,7 @@ macro_rules! arguments {
 
 arguments! {
     discard_after_restore "discard_after_restore": bool, "True or False";
+    learn "learn": bool, "True or False";
     verify "verify": bool, "True or False";
     trace "trace": bool, "True or False";
     shrink_ok "shrink_ok": bool, "True or False";

@@ -31,8 +31,9 @@ const EVERY: usize = 256;
 /// The most entries where all have to be known at once.
 const MOST: usize = 1 << 24;
 
-/// How many entries are taken between two looks for Ctrl-C.
+/// How many entries are taken between two looks for Ctrl-C at most, and at first.
 const AT_ONCE: usize = 1024;
+const FEW: usize = 16;
 
 /// What was given to `expect` and is not announced yet.
 #[derive(Debug, Default)]
@@ -80,7 +81,10 @@ impl RestoreOrder {
     ) -> PyResult<()> {
         let source = Source::of(versions, last, self.whole)?;
         let py = versions.py();
-        detached(py, None, || spool.expect_uses([]))?;
+        if matches!(source, Source::Drawn { .. }) {
+            // A spool that is closed takes nothing from an iterator.
+            detached(py, None, || spool.expect_uses([]))?;
+        }
         self.later().sources.push_back(source);
         self.feed(py, spool)
     }
@@ -239,9 +243,11 @@ fn draw(
     let py = versions.py();
     let mut uses: Vec<Use> = Vec::new();
     while uses.len() < most {
-        if uses.len().is_multiple_of(AT_ONCE) {
+        if uses.len() == uses.capacity() {
             py.check_signals()?;
-            uses.try_reserve(AT_ONCE).map_err(|_| {
+            // Few mostly; of many, as much as there is again.
+            let more = uses.len().clamp(FEW, AT_ONCE);
+            uses.try_reserve_exact(more).map_err(|_| {
                 let text = "expect(...): there is no memory for so many restores: announce them \
                             in pieces, as they come.";
                 error(py, Class::Capacity, text)

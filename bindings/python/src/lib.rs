@@ -5,8 +5,9 @@
 //! threads run (`waiting`); copies of arrays on a GPU are only enqueued (`gpu`). Numbers and texts
 //! beside them are a region more (`trees`). The spool's own memory can be computed in (`lend`).
 //! Schedules give their actions in batches (`schedule`) and are forecast (`forecast`). Long jobs go
-//! on from checkpoints that all ranks have (`restart`). Errors
-//! become exceptions (`errors`), panics end here (`panics`).
+//! on from checkpoints that all ranks have (`restart`). Arrays may be larger than memory
+//! (`paging`). Programs of JAX save and restore from within (`jax`). Errors become exceptions
+//! (`errors`), panics end here (`panics`).
 
 mod accumulate;
 mod array;
@@ -21,6 +22,7 @@ mod front;
 mod given;
 mod gpu;
 mod hints;
+mod jax;
 mod kernels;
 mod lend;
 mod live;
@@ -28,6 +30,7 @@ mod load;
 mod many;
 mod opening;
 mod options;
+mod paging;
 mod panics;
 mod piece;
 mod profile;
@@ -63,6 +66,11 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     codecs::register(m)?;
     schedule::register(m)?;
     m.add_class::<restart::RestartCore>()?;
+    m.add_function(wrap_pyfunction!(restart::options::duration_in_seconds, m)?)?;
+    m.add_function(wrap_pyfunction!(restart::options::automatic_rule, m)?)?;
+    m.add_class::<paging::PagedMemory>()?;
+    m.add_class::<paging::PagedPin>()?;
+    jax::register(m)?;
     m.add_function(wrap_pyfunction!(forecast::run_forecast, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_plan, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_follow, m)?)?;

@@ -2,13 +2,18 @@
 
 use std::fmt::Write;
 
+use pyo3::prelude::*;
 use unspool::{Error, Settings, Spool, TierKind, auto};
 
 use crate::options::SizeOption;
 use crate::sizes;
+use crate::waiting::detached;
 
 /// The most frames that a warning names.
 const MOST_NAMED: usize = 3;
+
+/// What errors of a GPU without room say.
+const NO_ROOM: &str = "not enough memory";
 
 /// The sizes of the arenas as they were given.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +34,40 @@ pub struct Opened {
     /// What its user has to know: a device tier that is smaller than it was asked to be, frames of
     /// an earlier run that did not come back.
     pub warnings: Vec<String>,
+}
+
+/// As [`open`], for a call of Python.
+///
+/// # Errors
+/// Those of [`open`]; where a GPU has no room, they say what JAX takes of it.
+pub fn opened(py: Python<'_>, settings: Settings, asked: Sizes) -> PyResult<Opened> {
+    detached(py, None, || open(settings, asked)).map_err(|raised| match asked.device {
+        Some(_) if has_preallocated(py) => explained(py, raised),
+        _ => raised,
+    })
+}
+
+/// Whether JAX is in this process, and takes most of a GPU when it first uses it.
+fn has_preallocated(py: Python<'_>) -> bool {
+    let loaded = || py.import("sys")?.getattr("modules")?.contains("jax");
+    let refused = std::env::var("XLA_PYTHON_CLIENT_PREALLOCATE")
+        .is_ok_and(|set| matches!(set.to_ascii_lowercase().as_str(), "0" | "false"));
+    !refused && loaded().unwrap_or(false)
+}
+
+fn explained(py: Python<'_>, raised: PyErr) -> PyErr {
+    let text = raised.value(py).to_string();
+    if !text.contains(NO_ROOM) {
+        return raised;
+    }
+    let more = format!(
+        "{text} JAX is in this process, and takes 75 % of the GPU when it first uses it: start \
+         Python with XLA_PYTHON_CLIENT_PREALLOCATE=false, or with \
+         XLA_PYTHON_CLIENT_MEM_FRACTION=0.5 or so."
+    );
+    // The error matters more than a text that cannot be set.
+    let _ = raised.value(py).setattr("args", (more,));
+    raised
 }
 
 /// Picks what is to be picked and opens the spool.

@@ -13,8 +13,8 @@ use crate::errors::{Class, error};
 use crate::sizes;
 
 /// The names of all options, for the error about one that does not exist.
-const OPTIONS: &str = "device, host, disk, on, shrink_ok, discard_after_restore, timeout, verify, \
-                       trace, codec, accumulate, profile, debug";
+const OPTIONS: &str = "device, host, disk, on, shrink_ok, discard_after_restore, learn, timeout, \
+                       verify, trace, codec, accumulate, profile, debug";
 
 /// The longest time-out: a year; every wait has an end.
 const LONGEST: f64 = 366.0 * 86_400.0;

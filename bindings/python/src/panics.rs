@@ -25,10 +25,14 @@ fn note(info: &PanicHookInfo<'_>) {
 
 /// Runs `work`; a panic in it becomes an exception.
 pub fn guarded<T>(py: Python<'_>, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
-        let place = LAST.lock().map(|last| last.clone()).unwrap_or_default();
-        Err(error(py, Class::Internal, sentence(payload.as_ref(), &place)))
-    })
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|payload| Err(error(py, Class::Internal, text(payload.as_ref()))))
+}
+
+/// What is to be said of the last panic, whose payload this is.
+pub fn text(payload: &(dyn Any + Send)) -> String {
+    let place = LAST.lock().map(|last| last.clone()).unwrap_or_default();
+    sentence(payload, &place)
 }
 
 fn sentence(payload: &(dyn Any + Send), place: &str) -> String {

@@ -42,6 +42,19 @@ impl ArrayPiece {
     }
 }
 
+impl ArrayPiece {
+    /// `bytes` bytes at an address of the host, one after the other.
+    pub fn dense_host(data: *mut u8, bytes: usize) -> ArrayPiece {
+        ArrayPiece::Host(HostPiece { data, walk: StridedWalk::new(&[bytes], &[1], 1) })
+    }
+
+    /// `bytes` bytes at an address of device `ordinal`, whose owner orders all that it does with
+    /// them, also their reuse, after what is on `stream`.
+    pub fn dense_device(ordinal: u32, address: u64, bytes: u64, stream: usize) -> ArrayPiece {
+        ArrayPiece::Device(DevicePiece::dense(ordinal, address, bytes, stream))
+    }
+}
+
 impl HostPiece {
     /// Copies the elements into region `index`.
     ///
@@ -51,7 +64,7 @@ impl HostPiece {
     /// # Safety
     /// The array that this was made from is still borrowed.
     pub unsafe fn save(&self, ticket: &mut SaveTicket, index: usize) -> Result<(), Error> {
-        if self.walk.dims().is_empty() && ticket.head().is_encoded() {
+        if self.walk.dims().is_empty() {
             // SAFETY: the exporter lends the memory of all elements, which are one run.
             return ticket.fill_from(index, unsafe { self.run() });
         }
@@ -89,7 +102,7 @@ impl HostPiece {
     /// # Safety
     /// The array that this was made from is still borrowed, and may be written.
     pub unsafe fn restore(&self, ticket: &mut RestoreTicket, index: usize) -> Result<(), Error> {
-        if self.walk.dims().is_empty() && ticket.head().is_encoded() {
+        if self.walk.dims().is_empty() {
             // SAFETY: the elements are one run that may be written.
             return ticket.read_into(index, unsafe { self.run_mut() });
         }

@@ -53,6 +53,8 @@ use crate::{call, codecs, live, load, many, options, stats};
 ///         `"auto"` takes a share of what is free; `repr` and `stats` say how much that was.
 ///     discard_after_restore: discard each checkpoint when it was restored and no further restore
 ///         of it is expected.
+///     learn: announce restores as `expect` does, from what earlier iterations of a loop restored;
+///         what `expect` itself announces goes first.
 ///     timeout: the longest that one call waits, in seconds.
 ///     verify: compare the checksum of what is read back from disk.
 ///     trace: keep what happened when, for `write_trace`.
@@ -86,6 +88,7 @@ pub struct Spool {
     /// Whether the fastest tier is the device tier.
     has_device_tier: bool,
     discard_after_restore: bool,
+    learn: bool,
     /// Arrays whose copies are under way.
     kept: KeptArrays,
     /// Checksums of what was computed in place, with `check_order`.
@@ -106,8 +109,9 @@ pub struct Spool {
 impl Spool {
     #[new]
     #[pyo3(signature = (device=None, host=None, disk=None, *, discard_after_restore=false,
-                        timeout=300.0, verify=true, trace=false, on="auto", shrink_ok=false,
-                        codec=None, profile=None, accumulate=None, debug=None, **others))]
+                        learn=false, timeout=300.0, verify=true, trace=false, on="auto",
+                        shrink_ok=false, codec=None, profile=None, accumulate=None, debug=None,
+                        **others))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(
         py: Python<'_>,
@@ -115,6 +119,7 @@ impl Spool {
         host: Option<&Bound<'_, PyAny>>,
         disk: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = given::discard_after_restore)] discard_after_restore: bool,
+        #[pyo3(from_py_with = given::learn)] learn: bool,
         #[pyo3(from_py_with = given::timeout)] timeout: f64,
         #[pyo3(from_py_with = given::verify)] verify: bool,
         #[pyo3(from_py_with = given::trace)] trace: bool,
@@ -156,6 +161,7 @@ impl Spool {
             )?,
             check_codec: debug.check_codec,
             discard_after_restore,
+            learn,
             policy: debug.policy,
             timeout: options::timeout(py, timeout)?,
             verify,
@@ -166,26 +172,25 @@ impl Spool {
         };
         let unseen = UnseenNames::of(&settings.codec);
         guarded(py, || {
-            let opened = detached(py, None, || opening::open(settings, sizes))?;
+            let opened = opening::opened(py, settings, sizes)?;
             let Opened { spool, tiers, warnings } = opened;
             let front = Arc::new(Front::of(Arc::new(spool), held));
             live::remember(&front);
             let has_device_tier = sizes.device.is_some();
-            let kept = KeptArrays::default();
             let written = Arc::new(Written::new(debug.check_order));
-            let accumulates = accumulate.is_some();
             let spool = Spool {
                 front,
                 tiers,
                 has_device_tier,
                 discard_after_restore,
-                kept,
+                learn,
+                kept: KeptArrays::default(),
                 written,
                 blocks: Arc::default(),
                 unseen,
                 order: RestoreOrder::new(discard_after_restore),
                 profile,
-                accumulates,
+                accumulates: accumulate.is_some(),
             };
             for warning in warnings {
                 let warning = CString::new(warning)?;
@@ -722,6 +727,12 @@ impl Spool {
         self.discard_after_restore
     }
 
+    /// Whether the spool was opened with `learn`.
+    #[getter]
+    fn learn(&self) -> bool {
+        self.learn
+    }
+
     /// Whether `version` is saved and not discarded.
     fn __contains__(&self, py: Python<'_>, version: &Bound<'_, PyAny>) -> PyResult<bool> {
         let Ok(version) = version.extract() else {
@@ -732,7 +743,7 @@ impl Spool {
 
     /// The number of checkpoints that are saved and not discarded.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.versions(py).map(|versions| versions.len())
+        Ok(self.versions(py)?.len())
     }
 
     /// As `load(version)`.
@@ -749,19 +760,13 @@ impl Spool {
         PyList::new(py, self.versions(py)?)?.try_iter()
     }
 
-    /// True: an empty spool is still a spool.
+    /// An empty spool is still a spool.
     fn __bool__(&self) -> bool {
         true
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let state = if self.spool().is_closed() {
-            "closed".to_owned()
-        } else {
-            let count = detached(py, None, || self.front.versions()).map(|found| found.len());
-            count.map_or_else(|_| "not usable here".to_owned(), in_number)
-        };
-        format!("<unspool.Spool {}: {state}>", self.tiers)
+        self.shown(py)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -792,8 +797,4 @@ impl Spool {
                        be copied, pickled or sent to another one. Open a spool in each process.";
         Err(error(py, Class::Option, message))
     }
-}
-
-fn in_number(checkpoints: usize) -> String {
-    format!("{checkpoints} checkpoint{}", if checkpoints == 1 { "" } else { "s" })
 }

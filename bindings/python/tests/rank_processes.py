@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("fork")
@@ -37,6 +38,14 @@ class Pipes:
                 if other.poll(max(0.0, end - time.monotonic())):
                     found[rank] = other.recv_bytes()
         return found
+
+
+def tell(told: Path, step: int) -> None:
+    """Writes down which step counts, in one piece, for the next job to hold against what it
+    finds."""
+    part = told.with_suffix(".part")
+    part.write_text(str(step))
+    part.replace(told)
 
 
 def start(size: int, work: Callable[..., None], *arguments: Any) -> list[BaseProcess]:

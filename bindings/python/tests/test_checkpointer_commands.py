@@ -1,4 +1,4 @@
-"""`unspool ls`, `verify` and `rm` on the folder of a run."""
+"""`unspool ls`, `verify`, `rm`, `export` and `copy` on the folder of a run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import unspool
 from unspool import cli
+
+from rank_processes import Pipes, finish, start
 
 
 def run(path: Path, *steps: int) -> unspool.Checkpointer:
@@ -79,12 +81,82 @@ def test_a_checkpoint_is_removed_when_no_process_has_it(
     assert code == 2 and "holds no checkpoints of a run" in told
 
 
-def test_the_commands_of_histories_say_where_they_are_in_a_run(
+def work(ranks: Pipes, path: Path) -> None:
+    """A run of several ranks, of which the last one lacks the last step."""
+    with unspool.Checkpointer(path, host="4MiB", on="cpu", ranks=ranks, keep=9) as checkpoints:
+        for step in (100, 200, 300):
+            checkpoints.save(step, u=np.full(3, step + ranks.rank), tree={"a": [np.ones(2), 1]})
+    if ranks.rank:
+        (path / "rank-0001-of-0002" / "step-300.manifest").unlink()
+
+
+def test_all_ranks_of_a_checkpoint_are_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert finish(start(2, work, tmp_path / "run")) == [0, 0]
+    out = tmp_path / "{step}.npz"
+    code, told, err = command(capsys, "export", tmp_path / "run", ":", "-o", out)
+    assert (code, told, err) == (0, f"2 checkpoints written to {out}\n", "")
+    found = np.load(tmp_path / "200.npz")
+    assert sorted(found) == [
+        f"rank-000{rank}/{name}"
+        for rank in (0, 1)
+        for name in ("tree/a/0", "u", "unspool.tree", "unspool.values")
+    ]
+    assert (found["rank-0001/u"] == 201).all()
+    code, _, err = command(capsys, "export", tmp_path / "run", "300", "-o", tmp_path / "x.npz")
+    assert code == 2 and "there is no version '300'" in err
+    run(tmp_path / "alone", 100).close()
+    assert command(capsys, "export", tmp_path / "alone", "100", "-o", tmp_path / "1.npz")[0] == 0
+    found = np.load(tmp_path / "1.npz")
+    assert sorted(found) == ["u", "unspool.values"] and (found["u"] == 100).all()
+    assert json.loads(str(found["unspool.values"]))["values"] == {"time": 0.5}
+
+
+def test_a_copied_checkpoint_counts_and_is_gone_on_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert finish(start(2, work, tmp_path / "run")) == [0, 0]
+    to = tmp_path / "copy"
+    code, told, _ = command(capsys, "copy", tmp_path / "run", "200", to)
+    assert (code, told) == (0, f"1 checkpoint copied to {to}\n")
+    for part, before in zip(
+        unspool.Checkpointer.parts(to), unspool.Checkpointer.parts(tmp_path / "run"), strict=True
+    ):
+        assert (part.step, part.rank, part.ranks) == (200, before.rank, 2)
+        assert (part["u"] == before["u"]).all() and part["tree"]["a"][1] == 1
+    assert command(capsys, "verify", to)[0] == 0
+    assert finish(start(2, again, to)) == [0, 0]
+    code, _, err = command(capsys, "copy", tmp_path / "run", "100:", to)
+    assert code == 2 and "has 200 already" in err
+    assert command(capsys, "copy", tmp_path / "run", "100:", to, "--force")[0] == 0
+    code, told, _ = command(capsys, "ls", to, "--json")
+    assert [one["step"] for one in json.loads(told)["checkpoints"] if one["counts"]] == [
+        100,
+        200,
+        250,
+    ]
+
+
+def again(ranks: Pipes, path: Path) -> None:
+    u = np.zeros(3, int)
+    with unspool.Checkpointer(path, host="4MiB", on="cpu", ranks=ranks, keep=9) as checkpoints:
+        assert checkpoints.restore(u=u) == 200 and (u == 200 + ranks.rank).all()
+        checkpoints.save(250, u=u)
+
+
+def test_a_run_that_goes_on_is_not_copied_into(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(tmp_path / "run", 100).close()
-    code, _, told = command(capsys, "export", tmp_path / "run", tmp_path / "out")
-    assert code == 2 and "name the `data` folder of a rank" in told
-    data = tmp_path / "run" / "rank-0000-of-0001" / "data"
-    assert command(capsys, "export", data, tmp_path / "out")[0] == 0
-    assert (np.load(tmp_path / "out" / "100.npz")["u"] == 100).all()
+    with run(tmp_path / "other", 100):
+        words = ("copy", tmp_path / "run", "100", tmp_path / "other", "--force")
+        code, _, err = command(capsys, *words)
+        assert code == 1 and "in use" in err
+        # What is there counts as before.
+        assert "1 of 1" in command(capsys, "ls", tmp_path / "other")[1]
+    with unspool.Spool(on="cpu", disk=unspool.Disk(tmp_path / "history", durable=True)) as spool:
+        spool.save(1, np.zeros(3))
+    for one, other in (("history", "run"), ("run", "history")):
+        code, _, err = command(capsys, "copy", tmp_path / one, ":", tmp_path / other)
+        assert code == 2 and "is the folder of a run" in err and "is a history" in err

@@ -17,7 +17,7 @@ import unspool
 from unspool import errors
 from unspool._restart.core import RestartCore
 
-from rank_processes import Pipes, finish, start
+from rank_processes import Pipes, finish, start, tell
 
 SIZE = 4
 
@@ -65,9 +65,7 @@ def work(ranks: Pipes, path: Path, steps: int, told: Path) -> None:
             if step % 5 == 0:
                 latest = checkpoints.latest()
                 if ranks.rank == 0 and latest is not None:
-                    part = told.with_suffix(".part")
-                    part.write_text(str(latest))
-                    part.replace(told)
+                    tell(told, latest)
 
 
 def test_ranks_agree_on_what_counts(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_the_help_lists_the_commands_of_both_packages(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     told = capsys.readouterr().out
-    for name in ("plan", "accumulate", "doctor", "rtm", "bench", "codecs", "timeline"):
+    for name in ("plan", "advise", "accumulate", "doctor", "rtm", "bench", "codecs", "timeline"):
         assert name in told.split()
 
 

@@ -130,7 +130,10 @@ except KeyboardInterrupt as raised:
 def test_ctrl_c_ends_a_durable_close_and_the_program(tmp_path: Path) -> None:
     done = python(INTERRUPTED, tmp_path)
     assert (done.returncode, done.stdout) == (3, "False True\n")
-    assert "RuntimeWarning: The spool was closed" in done.stderr
+    # While the program ends, the rest may become durable after all.
+    with unspool.Spool(host="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as again:
+        given_up = len(again) < 24
+    assert ("RuntimeWarning: The spool was closed" in done.stderr) == given_up
 
 
 def test_a_close_within_a_time_limit_can_go_on_later(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`unspool ls`, `verify`, `export` and `clean`, on directories that runs have left."""
+"""`unspool ls`, `verify`, `export`, `copy` and `clean`, on directories that runs have left."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,20 +116,51 @@ def test_checkpoints_are_exported_as_npz(
 ) -> None:
     keep(tmp_path / "history")
     out = tmp_path / "a" / "b"
-    code, told, _ = unspool_command(capsys, "export", tmp_path / "history", out)
-    assert (code, told) == (0, f"5 checkpoints written to {out}\n")
+    words: list[object] = ["export", tmp_path / "history"]
+    code, told, _ = unspool_command(capsys, *words, ":", "-o", out / "{step}.npz")
+    assert (code, told) == (0, f"5 checkpoints written to {out}/{{step}}.npz\n")
     assert (np.load(out / "-1.npz")["0"] == np.arange(10_000.0)).all()
     tree = np.load(out / "2.npz")
     assert (tree["u"] == 1).all() and tree["w/0"].shape == (2,)
     assert json.loads(str(tree["unspool.tree"]))["unspool"] == 1
     assert np.load(out / "3.npz")["1"].dtype.names == ("a", "b")
     assert (np.load(out / "10.npz")["u"] == np.arange(10_000)).all()
-    code, _, err = unspool_command(capsys, "export", tmp_path / "history", out)
-    assert code == 2 and "--overwrite" in err and "4 more" in err
+    code, _, err = unspool_command(capsys, *words, ":", "-o", out / "{step}.npz")
+    assert code == 2 and "--force" in err and "4 more" in err
     (out / "11.npz").write_bytes(b"")
-    words = ("export", tmp_path / "history", out, "--versions", "11", "--overwrite")
-    assert unspool_command(capsys, *words)[0] == 0
+    assert unspool_command(capsys, *words, "11", "-o", out / "11.npz", "--force")[0] == 0
     assert np.load(out / "11.npz")["u"].shape == (100_000,)
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        f"{step}.npz" for step in (-1, 2, 3, 10, 11)
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "out", "why"),
+    [
+        ("2,3", "x.npz", "need {step} in the name"),
+        ("2", "x.mat", "its end says the format"),
+        ("4", "x.npz", "there is no version '4'"),
+        ("2", "x.h5", "pip install h5py"),
+        ("2", "x.zarr", "pip install zarr"),
+        ("2", "x.safetensors", "pip install safetensors"),
+    ],
+)
+def test_an_export_that_makes_no_sense_is_refused(
+    steps: str,
+    out: str,
+    why: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for library in ("h5py", "zarr", "safetensors"):
+        monkeypatch.setitem(sys.modules, library, None)
+    keep(tmp_path / "history")
+    words = ("export", tmp_path / "history", steps, "-o", tmp_path / out)
+    code, told, err = unspool_command(capsys, *words)
+    assert (code, told) == (2, "") and why in err and err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["history"]
 
 
 def test_an_export_leaves_out_what_is_damaged_and_says_so(
@@ -137,11 +169,41 @@ def test_an_export_leaves_out_what_is_damaged_and_says_so(
     files = keep(tmp_path / "history")
     flip(files[1], 9)
     flip(files[4], 8192)
-    code, told, err = unspool_command(capsys, "export", tmp_path / "history", tmp_path / "out")
+    out = tmp_path / "out" / "{step}.npz"
+    code, told, err = unspool_command(capsys, "export", tmp_path / "history", ":", "-o", out)
     assert code == 1 and told.startswith("3 checkpoints written")
-    assert "2 could not be written" in err and str(files[1]) in err and str(files[4]) in err
+    assert "step 11: " in err and "version 2 is lost: " in err
+    assert str(files[1]) in err and str(files[4]) in err
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["-1.npz", "10.npz", "3.npz"]
+
+
+def test_a_history_is_copied_with_its_trees(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, to = tmp_path / "history", tmp_path / "copy"
+    files = keep(source)
+    code, told, _ = unspool_command(capsys, "copy", source, "2:", to)
+    assert (code, told) == (0, f"4 checkpoints copied to {to}\n")
+    disks = [unspool.Disk(path, mode="r") for path in (source, to)]
+    with (
+        unspool.Spool(on="cpu", disk=disks[0]) as one,
+        unspool.Spool(on="cpu", disk=disks[1]) as two,
+    ):
+        assert two.versions() == [2, 3, 10, 11]
+        for version in two.versions():
+            assert two.regions(version) == one.regions(version)
+            parts = [spool._load_parts(version) for spool in (one, two)]
+            for name in parts[0]:
+                assert bytes(parts[0][name]) == bytes(parts[1][name])
+        found = two.load(10)
+        assert isinstance(found, State) and found.step == 10 and found.u[9999] == 9999
+    code, _, err = unspool_command(capsys, "copy", "--", source, "-1,11", to)
+    assert code == 2 and "has 11 already: --force" in err
+    flip(files[4], 8192)
+    code, _, err = unspool_command(capsys, "copy", source, "11", to, "--force")
+    assert code == 1 and str(files[4]) in err
+    assert unspool_command(capsys, "verify", to)[0] == 0
 
 
 def test_lost_versions_and_those_that_are_named_are_discarded(
@@ -199,11 +261,16 @@ def test_a_directory_in_use_is_read_and_not_cleaned(
     assert len(list(tmp_path.glob("frame-*"))) == 1
 
 
-@pytest.mark.parametrize("command", ["ls", "verify", "export", "clean"])
+@pytest.mark.parametrize("command", ["ls", "verify", "export", "copy", "clean"])
 def test_what_is_no_history_is_said(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = {"export": [tmp_path / "out"], "clean": ["--lost"]}.get(command, [])
+    taken: dict[str, list[object]] = {
+        "export": [":", "-o", tmp_path / "out.npz"],
+        "copy": [":", tmp_path / "out"],
+        "clean": ["--lost"],
+    }
+    more = taken.get(command, [])
     for directory, why in ((tmp_path, "no durable checkpoints"), (tmp_path / "x", "not a dir")):
         code, out, err = unspool_command(capsys, command, directory, *more)
         assert (code, out) == (2, "") and why in err and err.count("\n") == 1

@@ -158,9 +158,9 @@ def test_a_driver_that_never_answers_is_reported_in_time(
         "#include <unistd.h>\n"
         "__attribute__((constructor)) static void load(void) { for (;;) pause(); }"
     )
-    assert main(["doctor", "--no-measure", "--json", "--timeout", "0.5"]) == 0
+    assert main(["doctor", "--no-measure", "--json", "--timeout", "4"]) == 0
     problem = cuda_problem(capfd.readouterr().out)
-    assert "no answer within 0.5 s while loading the CUDA driver" in problem
+    assert "no answer within 4 s while loading the CUDA driver" in problem
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
+from unspool._restart.core import RestartCore
 
 from fake_gpu import CaiArray, Driver
 from helpers import same_bits
@@ -24,11 +25,12 @@ def numbers() -> np.ndarray:
     return np.arange(4800, dtype="f4").reshape(60, 80)
 
 
+@pytest.mark.parametrize("increments", [False, True])
 @pytest.mark.parametrize("codec", [None, "lossless"])
 def test_a_save_returns_when_the_copy_is_enqueued(
-    driver: Driver, tmp_path: Path, codec: str | None
+    driver: Driver, tmp_path: Path, codec: str | None, increments: bool
 ) -> None:
-    with opened(tmp_path / "run", codec=codec) as checkpoints:
+    with opened(tmp_path / "run", codec=codec, increments=increments) as checkpoints:
         # What the codec needs is made with the first save.
         checkpoints.save(1, u=CaiArray(driver, numbers()))
         checkpoints.flush()
@@ -48,10 +50,32 @@ def test_a_save_returns_when_the_copy_is_enqueued(
     assert same_bits(again.numpy(), numbers() + 1)
 
 
-def test_a_device_that_hangs_ends_no_close_and_costs_no_checkpoint_that_counts(
+def test_arrays_of_a_gpu_are_stored_as_increments_and_come_back_there(
     driver: Driver, tmp_path: Path
 ) -> None:
-    checkpoints = opened(tmp_path / "run", on_error="warn")
+    def state(step: int) -> np.ndarray:
+        u = np.arange(100_000, dtype="f4").reshape(100, 1000)
+        u[step] = -step
+        return u
+
+    with opened(tmp_path / "run", increments=True, keep=9) as checkpoints:
+        for step in range(1, 5):
+            checkpoints.save(step, u=CaiArray(driver, state(step)), rate=step)
+            checkpoints.flush()
+    found, _ = RestartCore.listed(tmp_path / "run")
+    assert [one["increment_to"] for one in found] == [[], [1], [2], [3]]
+    again = CaiArray(driver, np.zeros((100, 1000), "f4"))
+    with opened(tmp_path / "run", increments=True) as checkpoints:
+        assert checkpoints.restore(u=again) == 4
+        driver.synchronize()
+    assert same_bits(again.numpy(), state(4))
+
+
+@pytest.mark.parametrize("increments", [False, True])
+def test_a_device_that_hangs_ends_no_close_and_costs_no_checkpoint_that_counts(
+    driver: Driver, tmp_path: Path, increments: bool
+) -> None:
+    checkpoints = opened(tmp_path / "run", on_error="warn", increments=increments)
     checkpoints.save(1, u=numbers())
     checkpoints.flush()
     array = CaiArray(driver, numbers())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,6 +102,40 @@ def test_with_little_room_states_go_to_the_host_and_come_back(
         problem.assert_right()
         assert report.restores == spool.stats().hinted_restores
         assert report.tiers["device"] <= 3 * BYTES and len(spool) == 0
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
+@pytest.mark.parametrize("explicit", [False, True])
+def test_an_adjoint_of_a_gpu_goes_on_where_it_was_interrupted(
+    schedule: Schedule, explicit: bool, driver: Driver, tmp_path: Path
+) -> None:
+    left = limit = 7
+
+    def progress(event: unspool.types.Progress) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise ZeroDivisionError
+
+    with unspool.Spool(
+        device=3 * BYTES, host="1MiB", on="cuda", debug=unspool.Debug(check_order=True)
+    ) as spool:
+        stream = driver.stream()
+        problem = Problem(driver, stream)
+        if explicit:
+            problem.array.stream = problem.log.stream = LEGACY
+        options = {"resume": tmp_path / "run", "adjoint_state": {"log": problem.log}, "every": 4}
+        given = stream if explicit else None
+        while True:
+            with contextlib.suppress(ZeroDivisionError):
+                problem.run(schedule, spool, stream=given, progress=progress, **options)
+                break
+            # What another process begins with.
+            driver.fill(problem.array.block, 0, BYTES, stream)
+            driver.fill(problem.log.block, 99, (N + 1) * 8, stream)
+            left = limit = limit + 1
+        problem.assert_right()
+        assert len(spool) == 0 and not (tmp_path / "run").exists()
 
 
 def test_an_exception_leaves_the_spool_of_a_gpu_usable(driver: Driver) -> None:

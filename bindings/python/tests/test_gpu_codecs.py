@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,15 @@ LIBRARIES = {"cupy": _cupy, "torch": _torch, "jax": _jax}
 
 
 @pytest.fixture(autouse=True)
-def device() -> None:
+def device() -> Any:
     cupy = gpu_library("cupy")
     try:
         assert cupy.cuda.runtime.getDeviceCount() > 0
     except cupy.cuda.runtime.CUDARuntimeError as absent:
         pytest.skip(f"no CUDA device: {absent}")
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_enable_x64", False)
 
 
 def expected(values: np.ndarray, codec: object = BOUND) -> np.ndarray:

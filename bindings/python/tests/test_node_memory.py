@@ -54,13 +54,19 @@ def test_processes_of_a_job_get_the_same_whatever_the_first_ones_have_taken() ->
 
 
 def test_what_another_process_was_promised_is_not_promised_again() -> None:
-    before = promised()
-    with rank("1GiB", saves=4) as (process, _):
-        unwritten = promised() - before
-        assert (1 << 30) - 5 * (1 << 24) < unwritten <= (1 << 30) - 4 * (1 << 24)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert promised() == before, "a killed process holds nothing"
+    found = []
+    # Other programs promise and return memory meanwhile: once it comes out to the byte.
+    for _ in range(10):
+        before = promised()
+        with rank("1GiB", saves=4) as (process, _):
+            unwritten = promised() - before
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            held = promised() - before
+        if (1 << 30) - 5 * (1 << 24) < unwritten <= (1 << 30) - 4 * (1 << 24) and held == 0:
+            return
+        found.append((unwritten, held))
+    raise AssertionError(f"unwritten, and held by a killed process: {found}")
 
 
 def test_more_than_is_left_beside_another_process_is_refused_with_the_figures() -> None:

@@ -17,12 +17,32 @@ import stub
 PACKAGE = Path(unspool.__file__).parent
 STUB = ast.parse((PACKAGE / "_unspool.pyi").read_text())
 SPOOL = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "Spool")
-PROPERTIES = {"closed", "discard_after_restore", "latest", "on"}
+PROPERTIES = {"closed", "discard_after_restore", "latest", "learn", "on"}
 OVERLOADED = {"save", "restore", "writing"}
 SCHEDULES = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "ScheduleCore")
 STATIC = next(n for n in SCHEDULES.body if isinstance(n, ast.FunctionDef) and n.name == "z_cut")
 METHODS = {node.name: node for node in SPOOL.body if isinstance(node, ast.FunctionDef)}
 EXCEPTIONS = [getattr(errors, name) for name in errors.__all__]
+
+
+def test_the_room_of_pytorch_has_four_names_and_all_are_in_the_reference() -> None:
+    # Read, not imported: PyTorch need not be here.
+    tree = ast.parse((PACKAGE / "torch" / "__init__.py").read_text())
+    (names,) = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    assert ast.literal_eval(names) == ["adjoint", "budget", "offload", "scan"]
+    page = Path(__file__).parents[3] / "docs" / "reference" / "api" / "torch.md"
+    shown = re.findall(r"^::: unspool\.torch\.(\w+)$", page.read_text(), re.MULTILINE)
+    assert sorted(shown) == ["adjoint", "budget", "offload", "scan"]
+
+
+def test_the_room_of_jax_has_four_names_and_all_are_in_the_reference() -> None:
+    # Read, not imported: JAX need not be here.
+    tree = ast.parse((PACKAGE / "jax" / "__init__.py").read_text())
+    (names,) = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    assert ast.literal_eval(names) == ["SpoolAdjoint", "forget", "scan", "while_loop"]
+    page = Path(__file__).parents[3] / "docs" / "reference" / "api" / "jax.md"
+    shown = re.findall(r"^::: unspool\.jax\.(\w+)$", page.read_text(), re.MULTILINE)
+    assert sorted(shown) == ["SpoolAdjoint", "forget", "scan", "while_loop"]
 
 
 def test_the_stub_names_every_method_and_no_other() -> None:

@@ -249,6 +249,17 @@ def test_a_checkpoint_that_no_arena_holds_is_refused_for_writing_and_copied_for_
             assert same_bits(np.array(array), numbers())
 
 
+def test_a_tier_that_is_full_at_the_moment_is_stood_in_for(tmp_path: Path) -> None:
+    debug = unspool.Debug(check_order=True)
+    with unspool.Spool(host="1MiB", disk=tmp_path, on="cpu", debug=debug) as spool:
+        blocks = [spool.writing(version, 400_000, "u1", to="numpy") for version in range(4)]
+        for version, block in enumerate(blocks):
+            block.__enter__()[...] = version
+        for block in blocks:
+            block.__exit__(None, None, None)
+        assert [set(spool.load(version)) for version in range(4)] == [{0}, {1}, {2}, {3}]
+
+
 def test_arguments_that_make_no_sense_are_refused(spool: unspool.Spool) -> None:
     for arguments in [(), ((3,),)]:
         with pytest.raises(unspool.errors.ArrayError, match="a shape and a dtype"):

@@ -37,6 +37,7 @@ pub mod choose;
 mod codec;
 mod dtype;
 mod frame;
+pub mod increment;
 pub mod memory;
 pub mod outer;
 mod spec;

@@ -66,7 +66,7 @@ pub(crate) fn share<R: Send>(work: WorkFor, parts: usize, run: impl FnOnce(bool)
     if parts > 1 && rayon::current_thread_index().is_some() {
         return run(true);
     }
-    match pool(work).filter(|_| parts > 1) {
+    match (parts > 1).then(|| pool(work)).flatten() {
         Some(pool) => pool.install(|| run(true)),
         None => run(false),
     }

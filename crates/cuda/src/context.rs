@@ -250,17 +250,34 @@ pub fn current_ordinal() -> Option<u32> {
 ///
 /// # Errors
 /// When the driver is missing, or no context can answer: none is current on this thread and no
-/// [`Context`] lives.
+/// [`Context`] lives. When the context is lost, for addresses that this process cannot read.
 pub fn device_of(address: u64) -> Result<Option<u32>, DeviceError> {
     raw::load()?;
     let _apart = Apart::begin();
-    match result::device_of(address) {
+    let answer = match result::device_of(address) {
         Err(error) if error.code == INVALID_CONTEXT => {
             let living = any_living().ok_or(error)?;
             let _scope = living.enter()?;
-            Ok(result::device_of(address)?)
+            result::device_of(address)
         }
-        answer => Ok(answer?),
+        answer => answer,
+    };
+    let answer = answer.map_err(DeviceError::from);
+    if answer.as_ref().is_err_and(DeviceError::ends_context) && is_readable(address) {
+        return Ok(None);
+    }
+    answer
+}
+
+/// Whether this process can read the byte at an address, as it can those of the host. It asks the
+/// system to copy it, which says no where a read would end the process.
+fn is_readable(address: u64) -> bool {
+    let mut byte = 0_u8;
+    let own = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let other = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: 1 };
+    // SAFETY: room for one byte; what cannot be read is not.
+    unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const own, 1, &raw const other, 1, 0) == 1
     }
 }
 
@@ -278,5 +295,13 @@ mod tests {
     fn no_context_is_current_on_a_thread_that_never_used_the_device() {
         let found = std::thread::spawn(current_ordinal).join();
         assert_eq!(found.ok(), Some(None));
+    }
+
+    #[test]
+    fn what_this_process_can_read_is_told_from_what_it_cannot() {
+        let byte = 7_u8;
+        assert!(is_readable((&raw const byte).addr() as u64));
+        // Nothing is there, nor in the half of the addresses that is not a program's.
+        assert!([0, 1 << 63].iter().all(|&address| !is_readable(address)));
     }
 }

@@ -109,10 +109,7 @@ mod tests {
 
     impl Directory {
         fn new(name: &str) -> Directory {
-            let path =
-                std::env::temp_dir().join(format!("unspool-turn-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&path).unwrap();
-            Directory(path)
+            Directory(tempfile::Builder::new().prefix(name).tempdir().unwrap().keep())
         }
     }
 

@@ -406,6 +406,8 @@ fn many_copies_are_made_by_few_launches_and_one_by_one_where_there_are_no_kernel
 #[test]
 fn a_broken_context_is_distinguished_from_unfinished_work() {
     let fake = Fake::start();
+    // Memory of the test before this one would be leaked too, were its release still going on.
+    settle(LIMIT);
     let context = context().unwrap();
     let (stream, memory) =
         (Stream::new(&context).unwrap(), DeviceMemory::new(&context, MIB).unwrap());

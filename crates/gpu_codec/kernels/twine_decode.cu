@@ -174,9 +174,7 @@ DEVICE void sum_blocks(U (&q)[32], bool through, u32 lane) {
 
 // Sums along y, and in profile 3 along z, of a column of the chunk.
 template <typename U>
-DEVICE void sum_column(U *stage, u32 profile, u32 times, u32 lane) {
-    U q[32];
-    UNROLL for (int b = 0; b < 32; b++) q[b] = stage[b * STRIDE + lane];
+DEVICE void sum_column(U (&q)[32], u32 profile, u32 times) {
     for (u32 t = 0; t < times; t++) {
         UNROLL for (int b = 1; b < 32; b++) {
             if (profile == 2 || (b & 7)) q[b] += q[b - 1];
@@ -185,37 +183,49 @@ DEVICE void sum_column(U *stage, u32 profile, u32 times, u32 lane) {
             UNROLL for (int b = 8; b < 32; b++) q[b] += q[b - 8];
         }
     }
-    UNROLL for (int b = 0; b < 32; b++) stage[b * STRIDE + lane] = q[b];
 }
 
-// The bits of the value of a coefficient.
-DEVICE u32 value_of(u32 q, const Stream &s) {
-    if (s.mode == 1) {
-        return narrow(s.kind, __fmul_rn(__int2float_rn((i32)q), (float)s.step));
-    }
+// The bits of the value of a coefficient: in mode 1, in mode 2, and of a float in mode 0.
+DEVICE u32 stepped(u32 q, const Stream &s) {
+    return narrow(s.kind, __fmul_rn(__int2float_rn((i32)q), (float)s.step));
+}
+
+DEVICE u64 stepped(u64 q, const Stream &s) {
+    return (u64)__double_as_longlong(__dmul_rn(__ll2double_rn((i64)q), s.step));
+}
+
+DEVICE u32 relative(u32 q, const Stream &s) {
+    bool negative = (i32)q < 0;
+    u32 code = negative ? 0u - q : q;
+    return code << s.shift | (negative ? 1u << (s.bits - 1) : 0);
+}
+
+DEVICE u64 relative(u64 q, const Stream &s) {
+    bool negative = (i64)q < 0;
+    u64 code = negative ? 0ull - q : q;
+    return code << s.shift | (negative ? 1ull << 63 : 0);
+}
+
+DEVICE u32 unordered(u32 q, const Stream &s) {
     const u32 top = 1u << (s.bits - 1);
-    if (s.mode == 2) {
-        bool negative = (i32)q < 0;
-        u32 code = negative ? 0u - q : q;
-        return code << s.shift | (negative ? top : 0);
-    }
-    if (s.kind >= KIND_SIGNED) return q;
     return q & top ? q ^ (top - 1) : q;
 }
 
-DEVICE u64 value_of(u64 q, const Stream &s) {
-    if (s.mode == 1) {
-        double x = __dmul_rn(__ll2double_rn((i64)q), s.step);
-        return (u64)__double_as_longlong(x);
-    }
+DEVICE u64 unordered(u64 q, const Stream &) {
     const u64 top = 1ull << 63;
-    if (s.mode == 2) {
-        bool negative = (i64)q < 0;
-        u64 code = negative ? 0ull - q : q;
-        return code << s.shift | (negative ? top : 0);
-    }
-    if (s.kind >= KIND_SIGNED) return q;
     return q & top ? q ^ (top - 1) : q;
+}
+
+// Replaces coefficients by the bits of their values. The mode is asked for once, not for each.
+template <typename U>
+DEVICE void values_of(U (&q)[32], const Stream &s) {
+    if (s.mode == 1) {
+        UNROLL for (int i = 0; i < 32; i++) q[i] = stepped(q[i], s);
+    } else if (s.mode == 2) {
+        UNROLL for (int i = 0; i < 32; i++) q[i] = relative(q[i], s);
+    } else if (s.kind < KIND_SIGNED) {
+        UNROLL for (int i = 0; i < 32; i++) q[i] = unordered(q[i], s);
+    }
 }
 
 // The bits of a value from what FOR packed.
@@ -244,15 +254,34 @@ DEVICE void write_value(u64 target, u32 bits, u64 index, u64 value) {
     }
 }
 
-// Writes all values inside of a chunk from shared memory: their bits, or coefficients.
+// Writes a full chunk of which a lane has a column.
+template <typename T, typename U>
+DEVICE void write_full(T *to, const U (&q)[32], const Window &w, u32 lane) {
+    const u64 nx = profile_of(w) == 1 ? 32 : w.nx;
+    const u64 plane = profile_of(w) == 3 ? (w.ny - 7) * nx : nx;
+    to += w.base + lane;
+    UNROLL for (int b = 0; b < 32; b++) {
+        __stcs(to, (T)q[b]);
+        to += (b & 7) == 7 ? plane : nx;
+    }
+}
+
+// Writes all values inside of a chunk of which a lane has a column, that of `stage` as well.
 template <typename U>
-DEVICE void write_values(const U *stage, const Window &w, const Stream &s, u64 target, bool ready,
+DEVICE void write_values(U *stage, const U (&q)[32], const Window &w, const Stream &s, u64 target,
                          u32 lane) {
-    UNROLL for (u32 b = 0; b < 32; b++) {
+    if (w.m == 1024 && components_of(w) == 1) {
+        switch (s.bits) {
+            case 8: return write_full((u8 *)target, q, w, lane);
+            case 16: return write_full((u16 *)target, q, w, lane);
+            case 32: return write_full((u32 *)target, q, w, lane);
+            default: return write_full((u64 *)target, q, w, lane);
+        }
+    }
+    UNROLL for (int b = 0; b < 32; b++) stage[b * STRIDE + lane] = q[b];
+    for (u32 b = 0; b < 32; b++) {
         if (lane >= inside_of_block(w, b)) continue;
-        U value = stage[b * STRIDE + lane];
-        if (!ready) value = value_of(value, s);
-        write_value(target, s.bits, index_of(w, 32 * b + lane), value);
+        write_value(target, s.bits, index_of(w, 32 * b + lane), stage[b * STRIDE + lane]);
     }
 }
 
@@ -298,6 +327,21 @@ DEVICE bool write_outliers(const u32 *from, u32 count, const Window &w, const St
 
 // ---- A chunk -----------------------------------------------------------------------------------
 
+// Takes words into shared memory, with so many loads under way that a chunk within a bound takes
+// one turn.
+DEVICE void take_words(u32 *stage, const u32 *from, u32 words, u32 lane) {
+    const u32 loads = 16;
+    UNROLL1 for (u32 begin = lane; begin < words; begin += 32 * loads) {
+        u32 some[loads];
+        UNROLL for (u32 j = 0; j < loads; j++) {
+            some[j] = begin + 32 * j < words ? from[begin + 32 * j] : 0;
+        }
+        UNROLL for (u32 j = 0; j < loads; j++) {
+            if (begin + 32 * j < words) stage[begin + 32 * j] = some[j];
+        }
+    }
+}
+
 // Decodes a coded chunk. False when it breaks a rule.
 template <typename U>
 DEVICE bool decode_coded(u32 *stage, const u32 *from, u32 words, const Window &w, const Stream &s,
@@ -307,8 +351,7 @@ DEVICE bool decode_coded(u32 *stage, const u32 *from, u32 words, const Window &w
     const u32 coefficient = s.mode == 0 ? s.bits : 8 * sizeof(U);
     if (words < 9 || outliers > (s.mode ? MOST_OUTLIERS : 0)) return false;
     if (kind > 2 && !(kind == 5 && s.mode == 0)) return false;
-    const u32 held = min(words, (u32)Room<U>::WORDS);
-    for (u32 i = lane; i < held; i += 32) stage[i] = from[i];
+    take_words(stage, from, min(words, (u32)Room<U>::WORDS), lane);
     __syncwarp();
     const u32 descriptor = stage[1 + (lane >> 2)] >> 8 * (lane & 3) & 0xff;
     Block block = {descriptor & ~MARK, descriptor & MARK, 0};
@@ -348,11 +391,10 @@ DEVICE bool decode_coded(u32 *stage, const u32 *from, u32 words, const Window &w
     U *grid = (U *)stage;
     UNROLL for (int i = 0; i < 32; i++) grid[lane * STRIDE + i] = q[i];
     __syncwarp();
-    if (profile_of(w) != 1 && kind != 5 && kind != 0) {
-        sum_column(grid, profile_of(w), kind, lane);
-        __syncwarp();
-    }
-    write_values(grid, w, s, target, kind == 5, lane);
+    UNROLL for (int b = 0; b < 32; b++) q[b] = grid[b * STRIDE + lane];
+    if (profile_of(w) != 1 && kind != 5) sum_column(q, profile_of(w), kind);
+    if (kind != 5) values_of(q, s);
+    write_values(grid, q, w, s, target, lane);
     if (!outliers) return true;
     __syncwarp();
     return write_outliers<U>(from + 9 + total, outliers, w, s, target, lane);

@@ -152,28 +152,29 @@ DEVICE u32 unpack(U *to, uint4 four) {
     return four.x | four.y | four.z | four.w;
 }
 
-// A full chunk of profile 1. Returns 0 if all values of the lane are.
-template <typename T, typename U>
-DEVICE u32 stage_vectors(U *stage, const T *values, u32 lane) {
-    const u32 per = 16 / sizeof(T);
-    u32 some = 0;
-    UNROLL for (u32 j = 0; j < 32 / per; j++) {
-        uint4 four = __ldcs((const uint4 *)values + j * 32 + lane);
-        some |= unpack<T, U>(stage + staged((j * 32 + lane) * per), four);
-    }
-    return some;
-}
+// Loads that a lane has under way at once. Those that follow a store to shared memory would each
+// wait for the one before: the compiler takes the store for one to where they load from.
+#define LOADS 8
 
-// Rows of a full patch or box whose addresses are multiples of 16.
+// A full chunk whose parts of 16 bytes are aligned, one after the other in profile 1. Returns 0 if
+// all values of the lane are.
 template <typename T, typename U>
-DEVICE u32 stage_rows(U *stage, const T *first, const Window &w, u32 lane) {
+DEVICE u32 stage_parts(U *stage, const T *first, const Window &w, u32 lane) {
     const u32 per = 16 / sizeof(T), lanes = 32 / per, rows = 32 / lanes;
+    const u32 group = lanes < LOADS ? lanes : LOADS, column = lane % lanes * per;
+    const u64 nx = profile_of(w) == 1 ? 32 : w.nx, ny = profile_of(w) == 3 ? w.ny : 8;
     u32 some = 0;
-    UNROLL for (u32 j = 0; j < lanes; j++) {
-        u32 block = j * rows + lane / lanes, column = lane % lanes * per;
-        u64 row = profile_of(w) == 2 ? (u64)block : (u64)(block >> 3) * w.ny + (block & 7);
-        uint4 four = __ldcs((const uint4 *)(first + row * w.nx + column));
-        some |= unpack<T, U>(stage + block * STRIDE + column, four);
+    UNROLL for (u32 begin = 0; begin < lanes; begin += group) {
+        uint4 parts[group];
+        UNROLL for (u32 j = 0; j < group; j++) {
+            u32 block = (begin + j) * rows + lane / lanes;
+            u64 row = profile_of(w) == 3 ? (block >> 3) * ny + (block & 7) : block;
+            parts[j] = __ldcs((const uint4 *)(first + row * nx + column));
+        }
+        UNROLL for (u32 j = 0; j < group; j++) {
+            u32 block = (begin + j) * rows + lane / lanes;
+            some |= unpack<T, U>(stage + block * STRIDE + column, parts[j]);
+        }
     }
     return some;
 }
@@ -181,19 +182,20 @@ DEVICE u32 stage_rows(U *stage, const T *first, const Window &w, u32 lane) {
 // Returns 0 if it is known that all values of the lane are.
 template <typename T, typename U>
 DEVICE u32 stage_values(U *stage, const T *source, const Window &w, u32 lane) {
-    const T *values = source + w.base;
-    const bool full = w.m == 1024 && ((u64)values & 15) == 0;
-    if (profile_of(w) != 1) {
-        if (full && w.nx % (16 / sizeof(T)) == 0) return stage_rows<T, U>(stage, values, w, lane);
-        UNROLL8 for (u32 block = 0; block < 32; block++) {
-            bool inside = lane < inside_of_block(w, block);
-            stage[block * STRIDE + lane] = inside ? (U)__ldcs(source + row_of(w, block) + lane) : 0;
-        }
-        return 1;
+    const T *first = source + w.base;
+    const bool even = profile_of(w) == 1 ? components_of(w) == 1 : w.nx % (16 / sizeof(T)) == 0;
+    if (w.m == 1024 && even && ((u64)first & 15) == 0) {
+        return stage_parts<T, U>(stage, first, w, lane);
     }
-    if (full && components_of(w) == 1) return stage_vectors<T, U>(stage, values, lane);
-    for (u32 p = lane; p < 1024; p += 32) {
-        stage[staged(p)] = p < w.m ? (U)__ldcs(source + index_of(w, p)) : 0;
+    const Window own = w;
+    UNROLL1 for (u32 begin = 0; begin < 32; begin += LOADS) {
+        U values[LOADS];
+        UNROLL for (u32 j = 0; j < LOADS; j++) {
+            const bool inside = lane < inside_of_block(own, begin + j);
+            const u64 index = index_of(own, 32 * (begin + j) + lane);
+            values[j] = inside ? (U)__ldcs(source + index) : 0;
+        }
+        UNROLL for (u32 j = 0; j < LOADS; j++) stage[(begin + j) * STRIDE + lane] = values[j];
     }
     return 1;
 }

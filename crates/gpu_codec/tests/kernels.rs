@@ -68,7 +68,7 @@ fn a_kernel_that_does_not_compile_is_an_error_with_the_compilers_words() {
 #[test]
 fn a_compiled_kernel_comes_from_the_cache_the_second_time() {
     let Some(nvrtc) = nvrtc() else { return };
-    let folder = std::env::temp_dir().join(format!("unspool-kernels-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap().keep();
     let (cache, target) = (Cache::at(&folder), Target::Code(Arch::new(9, 0)));
     let source = short();
     let compile = || nvrtc.compile(&source.name, &source.text, target, Some(&cache)).unwrap();

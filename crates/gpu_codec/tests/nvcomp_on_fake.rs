@@ -25,7 +25,7 @@ struct Packages(PathBuf);
 
 impl Packages {
     fn new(name: &str) -> Packages {
-        let root = std::env::temp_dir().join(format!("unspool-{name}-{}", std::process::id()));
+        let root = tempfile::Builder::new().prefix(name).tempdir().expect("a folder").keep();
         let folder = root.join("nvidia/libnvcomp/lib64");
         std::fs::create_dir_all(&folder).expect("a folder");
         let fake = std::env::var_os("UNSPOOL_CUDA_DRIVER").expect("the fake is the driver");
@@ -333,7 +333,7 @@ fn a_format_that_a_version_lacks_is_refused_with_what_to_install() {
 #[test]
 fn what_is_not_a_library_is_refused_with_what_to_install() {
     let _fake = Fake::start();
-    let root = std::env::temp_dir().join(format!("unspool-no-nvcomp-{}", std::process::id()));
+    let root = tempfile::tempdir().unwrap().keep();
     let folder = root.join("nvidia/libnvcomp/lib64");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("libnvcomp.so.6"), "not a library").unwrap();

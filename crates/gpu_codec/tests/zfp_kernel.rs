@@ -121,9 +121,7 @@ struct Job {
 impl Compiled {
     /// `None` where there is no C++ compiler.
     fn new(name: &str) -> Option<Compiled> {
-        let folder = format!("unspool-zfp-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = tempfile::Builder::new().prefix(name).tempdir().expect("a folder").keep();
         let (text, path) = (folder.join("zfp.cpp"), folder.join("zfp.so"));
         let source = sources().into_iter().find(|source| source.name == "zfp.cu");
         let source = source.expect("the text of the kernels").text;

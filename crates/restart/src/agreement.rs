@@ -18,13 +18,15 @@ pub struct Part {
 }
 
 /// Parts as bytes of a message.
-pub(crate) fn encode(parts: &[Part]) -> Vec<u8> {
+#[must_use]
+pub fn encode(parts: &[Part]) -> Vec<u8> {
     let bytes = |part: &Part| [&part.step.to_le_bytes()[..], &part.run.0.to_le_bytes()].concat();
     parts.iter().flat_map(bytes).collect()
 }
 
 /// The parts in the bytes of a message; `None` when they are something else.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Part>> {
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Option<Vec<Part>> {
     let (parts, rest) = bytes.as_chunks::<PART_BYTES>();
     let part = |bytes: &[u8; PART_BYTES]| {
         let (step, run) = bytes.split_at(8);
@@ -34,8 +36,157 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Part>> {
     rest.is_empty().then(|| parts.iter().map(part).collect())?
 }
 
-/// The parts that every rank has, oldest first.
-pub(crate) fn common(of_ranks: &[Vec<Part>]) -> Vec<Part> {
+/// A part that a rank keeps for another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Held {
+    /// Whose part it is.
+    pub(crate) rank: u32,
+    pub(crate) part: Part,
+}
+
+/// What one rank says in an exchange about checkpoints.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Said {
+    /// Its parts that count in the folder of the run.
+    pub(crate) local: Vec<Part>,
+    /// Those that count in the remote place.
+    pub(crate) remote: Vec<Part>,
+    /// Parts that it keeps for others.
+    pub(crate) held: Vec<Held>,
+    /// The newest of the former that has no frame in common with the newest of all.
+    pub(crate) apart: Option<u64>,
+    /// Another part could be copied there now.
+    pub(crate) free: bool,
+    /// One is due there, by its clock.
+    pub(crate) due: bool,
+    /// One is due at the partners, by its clock.
+    pub(crate) partner_due: bool,
+}
+
+impl Said {
+    /// It as bytes of a message.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let flags = [self.free, self.due, self.partner_due].map(u8::from);
+        let counts = [self.local.len() as u64, self.remote.len() as u64].map(u64::to_le_bytes);
+        let held: Vec<Part> = self.held.iter().map(|held| held.part).collect();
+        let ranks = self.held.iter().flat_map(|held| held.rank.to_le_bytes());
+        let apart = self.apart.unwrap_or(u64::MAX).to_le_bytes();
+        let mut bytes = [&flags[..], &apart, &counts.concat(), &encode(&self.local)].concat();
+        bytes.extend([encode(&self.remote), encode(&held), ranks.collect()].concat());
+        bytes
+    }
+
+    /// What the bytes of a message say; `None` when they are something else.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Said> {
+        let (flags, rest) = bytes.split_at_checked(3)?;
+        let (apart, rest) = rest.split_at_checked(8)?;
+        let apart = u64::from_le_bytes(apart.try_into().ok()?);
+        let (counts, rest) = rest.split_at_checked(16)?;
+        let count = |bytes: &[u8]| usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok();
+        let (local, remote) = (count(&counts[..8])?, count(&counts[8..])?);
+        let (local, rest) = rest.split_at_checked(local.checked_mul(PART_BYTES)?)?;
+        let (remote, rest) = rest.split_at_checked(remote.checked_mul(PART_BYTES)?)?;
+        let held = rest.len() / (PART_BYTES + 4);
+        let (parts, ranks) = rest.split_at(held * PART_BYTES);
+        let (ranks, odd) = ranks.as_chunks::<4>();
+        let ranks: Vec<u32> = ranks.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        let pairs = ranks.iter().zip(decode(parts)?).map(|(&rank, part)| Held { rank, part });
+        let flag = |number: usize| flags[number] == 1;
+        (odd.is_empty() && ranks.len() == held).then_some(Said {
+            local: decode(local)?,
+            remote: decode(remote)?,
+            held: pairs.collect(),
+            apart: Some(apart).filter(|step| *step != u64::MAX),
+            free: flag(0),
+            due: flag(1),
+            partner_due: flag(2),
+        })
+    }
+}
+
+/// What all ranks said, taken together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Agreed {
+    /// The parts that every rank has in the folder of the run, oldest first.
+    pub(crate) local: Vec<Part>,
+    /// Those that every rank has in the remote place.
+    pub(crate) remote: Vec<Part>,
+    /// Those of every rank that another one keeps, oldest first.
+    pub(crate) partner: Vec<Part>,
+    /// Those of every rank that are in one of these places, oldest first.
+    pub(crate) either: Vec<Part>,
+    /// The newest part that every rank has in the folder, and that has no frame in common with the
+    /// newest one on any rank: what is left when a frame of that one is damaged.
+    pub(crate) apart: Option<Part>,
+    /// Whether the newest one is to be given to the partners.
+    pub(crate) partner_due: bool,
+    /// What each rank said.
+    pub(crate) ranks: Vec<Said>,
+    /// Whether a checkpoint that is saved now is to be copied to the remote place.
+    pub(crate) copy: Copy,
+}
+
+/// Whether a checkpoint is copied to the remote place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Copy {
+    /// It is not due there.
+    No,
+    /// It is due, and all ranks can.
+    Yes,
+    /// It is due, and some rank is still at an earlier one.
+    Skipped,
+}
+
+impl Agreed {
+    pub(crate) fn of(ranks: Vec<Said>) -> Agreed {
+        let all =
+            |parts: fn(&Said) -> Vec<Part>| common(&ranks.iter().map(parts).collect::<Vec<_>>());
+        let mut kept: Vec<Vec<Part>> = vec![Vec::new(); ranks.len()];
+        for held in ranks.iter().flat_map(|said| &said.held) {
+            kept.get_mut(held.rank as usize).into_iter().for_each(|of| of.push(held.part));
+        }
+        let anywhere = ranks.iter().zip(&kept);
+        let anywhere: Vec<Vec<Part>> =
+            anywhere.map(|(said, kept)| [&said.local[..], &said.remote, kept].concat()).collect();
+        let due = ranks.first().is_some_and(|lead| lead.due);
+        let copy = match (due, ranks.iter().all(|said| said.free)) {
+            (false, _) => Copy::No,
+            (true, true) => Copy::Yes,
+            (true, false) => Copy::Skipped,
+        };
+        let local = all(|said| said.local.clone());
+        // One that comes before it has none in common either.
+        let apart: Option<Vec<u64>> = ranks.iter().map(|said| said.apart).collect();
+        let apart = apart.and_then(|steps| steps.into_iter().min());
+        let apart = apart.and_then(|step| local.iter().rfind(|part| part.step <= step).copied());
+        Agreed {
+            local,
+            apart,
+            remote: all(|said| said.remote.clone()),
+            partner: common(&kept),
+            either: common(&anywhere),
+            partner_due: ranks.first().is_some_and(|lead| lead.partner_due),
+            copy,
+            ranks,
+        }
+    }
+
+    /// The ranks that lack `part` in the folder of the run and have a keeper of it: each with its
+    /// keeper.
+    pub(crate) fn kept_elsewhere(&self, part: Part) -> Vec<(u32, u32)> {
+        let lacks = |(_, said): &(u32, &Said)| !said.local.contains(&part);
+        let keeper = |(rank, _): (u32, &Said)| {
+            let held = Held { rank, part };
+            let keeper = (0..).zip(&self.ranks).find(|(_, said)| said.held.contains(&held))?.0;
+            Some((rank, keeper))
+        };
+        (0..).zip(&self.ranks).filter(lacks).filter_map(keeper).collect()
+    }
+}
+
+/// The parts that every rank has, in ascending order.
+#[must_use]
+pub fn common(of_ranks: &[Vec<Part>]) -> Vec<Part> {
     let Some((first, others)) = of_ranks.split_first() else { return Vec::new() };
     let first: BTreeSet<Part> = first.iter().copied().collect();
     first.into_iter().filter(|part| others.iter().all(|parts| parts.contains(part))).collect()
@@ -64,6 +215,72 @@ mod tests {
         assert_eq!(decode(&encode(&parts)), Some(parts));
         assert_eq!(decode(&[]), Some(Vec::new()));
         assert_eq!(decode(&[0; 25]), None);
+    }
+
+    #[test]
+    fn what_a_rank_says_comes_back_from_a_message() {
+        let said = Said {
+            local: vec![part(3, 7)],
+            remote: vec![part(1, 7), part(2, 7)],
+            held: vec![Held { rank: 9, part: part(3, 7) }],
+            apart: Some(2),
+            free: true,
+            due: false,
+            partner_due: true,
+        };
+        assert_eq!(Said::decode(&said.encode()), Some(said.clone()));
+        assert_eq!(Said::decode(&Said::default().encode()), Some(Said::default()));
+        let bytes = said.encode();
+        (0..27).for_each(|end| assert_eq!(Said::decode(&bytes[..end]), None));
+        assert_eq!(Said::decode(&bytes[..bytes.len() - 1]), None);
+        let odd = [&[0; 11][..], &u64::MAX.to_le_bytes(), &[0; 8]].concat();
+        assert_eq!(Said::decode(&odd), None);
+    }
+
+    #[test]
+    fn a_part_counts_that_each_rank_has_somewhere() {
+        let (old, new) = (part(100, 1), part(200, 1));
+        let here = Said { local: vec![old, new], remote: vec![old], ..Said::default() };
+        let lost = Said { remote: vec![old], ..Said::default() };
+        let agreed = Agreed::of(vec![here.clone(), lost]);
+        assert_eq!((agreed.local, agreed.remote), (vec![], vec![old]));
+        assert_eq!(agreed.either, [old]);
+        let fetched = Said { local: vec![new], ..Said::default() };
+        assert_eq!(Agreed::of(vec![here.clone(), fetched]).either, [new]);
+        // Rank 0 keeps the part of rank 1, and rank 2 that of rank 0.
+        let held = |rank| vec![Held { rank, part: new }];
+        let ranks = vec![
+            Said { held: held(1), ..here.clone() },
+            Said { held: vec![Held { rank: 7, part: new }], ..Said::default() },
+            Said { held: held(0), ..here },
+        ];
+        let agreed = Agreed::of(ranks);
+        assert_eq!((&agreed.either[..], &agreed.partner[..]), (&[new][..], &[][..]));
+        assert_eq!(agreed.kept_elsewhere(new), [(1, 0)]);
+    }
+
+    #[test]
+    fn what_has_no_frame_in_common_with_the_newest_is_one_for_all_ranks() {
+        let local: Vec<Part> = (1..=6).map(|step| part(step, 1)).collect();
+        let says = |apart| Said { local: local.clone(), apart, ..Said::default() };
+        let agreed = |steps: &[Option<u64>]| {
+            Agreed::of(steps.iter().copied().map(says).collect()).apart.map(|part| part.step)
+        };
+        assert_eq!(agreed(&[Some(5), Some(3), Some(4)]), Some(3));
+        assert_eq!(agreed(&[Some(5), None]), None);
+        assert_eq!(agreed(&[Some(5), Some(0)]), None);
+    }
+
+    #[test]
+    fn a_checkpoint_is_copied_when_rank_0_says_so_and_all_can() {
+        let copy = |due, free: [bool; 2]| {
+            let lead = Said { due, free: free[0], ..Said::default() };
+            Agreed::of(vec![lead, Said { free: free[1], due: true, ..Said::default() }]).copy
+        };
+        assert_eq!(copy(true, [true, true]), Copy::Yes);
+        assert_eq!(copy(true, [true, false]), Copy::Skipped);
+        assert_eq!(copy(true, [false, true]), Copy::Skipped);
+        assert_eq!(copy(false, [true, true]), Copy::No);
     }
 
     #[test]

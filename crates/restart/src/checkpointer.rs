@@ -4,6 +4,9 @@
 //! [`begin`](Checkpointer::begin) and [`commit`](Checkpointer::commit), with the step as version,
 //! and restores them from there.
 
+mod levels;
+
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -11,17 +14,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use unspool::{Error, ErrorKind, Spool, Wait};
+use unspool::{DiskSettings, Error, ErrorKind, Spool, Unflushed, Wait};
+use unspool_codec::increment::is_increment;
 
-use crate::agreement::{self, Part};
+use crate::agreement::{Agreed, Copy, Held, Part, Said};
 use crate::committer::{Committer, Job, discard};
+use crate::copier::{Copier, Copies};
 use crate::exchange::{Call, Exchanges};
 use crate::folder::Folder;
-use crate::interval::Rule;
+use crate::increments::Fulls;
+use crate::interval::{Every, Rule};
+use crate::level::{self, Level, OpenedLevel, RemoteSettings};
 use crate::listing;
 use crate::manifest::{MOST_VALUES, Manifest, Run};
 use crate::pace::{Beat, Look, Pace};
+use crate::partner::{self, Partner};
+use crate::parts::Parts;
 use crate::ranks::Ranks;
+use crate::stage::Stage;
 
 /// What a Checkpointer is opened with.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,14 +48,23 @@ pub struct Settings {
     pub limit: Option<Duration>,
     /// The longest wait for other ranks and for the disk.
     pub timeout: Duration,
+    /// Copies beyond the machine.
+    pub remote: Option<RemoteSettings>,
+    /// Which checkpoints are given to another rank as well, on another machine where there is one.
+    pub partner: Option<Every>,
+    /// How often a checkpoint is stored in full, and not as what has changed since the one before;
+    /// `None`: always.
+    pub increments: Option<Fulls>,
 }
 
 impl Settings {
-    /// These, with two checkpoints that stay, nothing that asks the run to stop, and waits of at
-    /// most 300 s.
+    /// These, with two checkpoints that stay, nothing that asks the run to stop, waits of at most
+    /// 300 s, no copies beyond the machine, and no increments.
     pub fn new(path: impl Into<PathBuf>, rule: Rule) -> Settings {
         let timeout = Duration::from_secs(300);
-        Settings { path: path.into(), rule, keep: 2, stops: false, limit: None, timeout }
+        let (remote, partner, increments) = (None, None, None);
+        let (path, keep, stops, limit) = (path.into(), 2, false, None);
+        Settings { path, rule, keep, stops, limit, timeout, remote, partner, increments }
     }
 }
 
@@ -63,9 +82,14 @@ pub enum Outcome {
 /// One rank's hold on the folder of a run. Its calls are made by one thread; those that take
 /// `ranks` are made by all ranks in the same order.
 pub struct Checkpointer {
-    spool: Arc<Spool>,
+    /// The durable spool of the folder.
+    data: Arc<Spool>,
+    /// What the application saves into where that is another one.
+    stage: Option<Arc<Stage>>,
     folder: Folder,
     committer: Committer,
+    level: Option<Level>,
+    partner: Option<Partner>,
     exchanges: Exchanges,
     settings: Settings,
     rank: u32,
@@ -82,9 +106,31 @@ pub struct Checkpointer {
 struct Life {
     standing: Standing,
     saving: Option<Saving>,
+    /// What all ranks restore next.
+    wanted: Option<Part>,
+    mending: Mending,
     /// All ranks have told each other what they have at the end.
     agreed_end: bool,
 }
+
+/// What is damaged here, and what other ranks keep of it.
+#[derive(Debug, Default)]
+struct Mending {
+    /// Whether another rank keeps a copy of this rank's part of what is restored next.
+    kept: bool,
+    /// Parts that are damaged here, as long as no copy of them has come.
+    damaged: BTreeSet<Part>,
+    /// Parts that another rank was asked for.
+    asked: BTreeSet<Part>,
+    /// Another rank is to be asked now.
+    asks: bool,
+    /// The step that all ranks restore once more, with what others keep of it.
+    again: Option<u64>,
+}
+
+/// First byte of what a rank says when it could not restore a step and asks the rank that keeps a
+/// copy of its part. 0: it has restored it; 1: it could not; 2: it refused.
+const ASKS: u8 = 3;
 
 /// What the next step has to come after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,19 +149,39 @@ struct Saving {
     step: u64,
     values: String,
     begun: Instant,
+    /// It is to be copied beyond the machine.
+    copy: bool,
 }
 
 /// What a rank found when it opened its part.
 struct Opened {
     folder: Folder,
-    spool: Arc<Spool>,
-    counted: Vec<Part>,
+    data: Arc<Spool>,
+    stage: Option<Arc<Stage>>,
+    parts: Parts,
     warnings: Vec<String>,
+    remote: Option<OpenedLevel>,
+    partner: Option<Partner>,
+}
+
+impl Opened {
+    fn said(&self) -> Said {
+        let remote = self.remote.as_ref().map_or(Vec::new(), |level| level.parts.clone());
+        let held = self.partner.as_ref().map_or(Vec::new(), Partner::held);
+        Said { local: self.parts.counted(), remote, held, ..Said::default() }
+    }
+
+    /// The message of a rank that has opened its part.
+    fn message(&self) -> Vec<u8> {
+        let (host, said) = (partner::host(), self.said().encode());
+        let length = (host.len() as u64).to_le_bytes();
+        [&[0][..], &draw().0.to_le_bytes(), &length, host.as_bytes(), &said].concat()
+    }
 }
 
 impl Checkpointer {
     /// Opens this rank's part on all ranks. `make` opens a durable spool in the directory that it
-    /// is given.
+    /// is given; or, with increments, one without a disk, where it is given none.
     ///
     /// # Errors
     /// What `make` returned; `Io`; `Invalid` when another number of ranks has left checkpoints
@@ -123,31 +189,45 @@ impl Checkpointer {
     pub fn open<E: From<Error> + fmt::Display>(
         settings: Settings,
         ranks: &dyn Ranks,
-        make: impl FnOnce(&Path) -> Result<Arc<Spool>, E>,
+        make: impl FnOnce(Option<&Path>) -> Result<Arc<Spool>, E>,
     ) -> Result<Checkpointer, E> {
         let (rank, size) = (ranks.rank(), ranks.size());
         let exchanges = Exchanges::default();
         let opened = open_part(&settings, rank, size, make);
         let said = match &opened {
-            Ok(opened) => {
-                [&[0][..], &draw().0.to_le_bytes(), &agreement::encode(&opened.counted)].concat()
-            }
+            Ok(opened) => opened.message(),
             Err(error) => [&[1][..], error.to_string().as_bytes()].concat(),
         };
         let all = exchanges.all(ranks, Call::Open, &said, settings.timeout);
-        let Opened { folder, spool, counted, warnings } = opened?;
-        let (run, of_ranks) = all.and_then(|all| opened_by_all(&all)).map_err(E::from)?;
-        let latest = agreement::common(&of_ranks).last().map(|part| part.step);
-        let committer =
-            Committer::start(Arc::clone(&spool), folder.clone(), counted, settings.timeout)
-                .map_err(E::from)?;
+        let Opened { folder, data, stage, parts, mut warnings, remote, mut partner } = opened?;
+        let (run, agreed, hosts) = all.and_then(|all| opened_by_all(&all)).map_err(E::from)?;
+        let latest = agreed.either.last().map(|part| part.step);
+        let timeout = settings.timeout;
+        let every = settings.remote.as_ref().map(|remote| remote.every);
+        let level = remote.zip(every).map(|(opened, every)| {
+            let OpenedLevel { shelf, parts, .. } = opened;
+            let copier = Copier::start(shelf, folder.clone(), Arc::clone(&data), parts, timeout)?;
+            Ok(Level::of(Arc::new(copier), every, latest.unwrap_or(0)))
+        });
+        let level = level.transpose().map_err(E::from)?;
+        let copier = level.as_ref().map(|level| Arc::clone(&level.copier));
+        let (durable, staged) = (Arc::clone(&data), stage.clone());
+        let committer = Committer::start(durable, staged, folder.clone(), copier, parts, timeout)
+            .map_err(E::from)?;
+        if partner.as_mut().is_some_and(|partner| !partner.begin(&hosts)) {
+            let note = "Some ranks and the partners that keep their parts are on the same machine.";
+            warnings.push(note.to_owned());
+        }
         let stops = settings.stops || settings.limit.is_some();
         let pace = Pace::new(settings.rule, size == 1, stops);
         let standing = Standing::Opened(latest);
-        Ok(Checkpointer {
-            spool,
+        let checkpointer = Checkpointer {
+            data,
+            stage,
             folder,
             committer,
+            level,
+            partner,
             exchanges,
             settings,
             rank,
@@ -157,14 +237,23 @@ impl Checkpointer {
             stop: AtomicBool::new(false),
             warnings,
             pace: Mutex::new(pace),
-            life: Mutex::new(Life { standing, saving: None, agreed_end: false }),
-        })
+            life: Mutex::new(Life {
+                standing,
+                saving: None,
+                wanted: None,
+                mending: Mending::default(),
+                agreed_end: false,
+            }),
+        };
+        // What an earlier process did not get there.
+        checkpointer.copy_newest(&agreed);
+        Ok(checkpointer)
     }
 
-    /// The spool with the arrays of this rank.
+    /// The spool that the arrays of this rank are saved into.
     #[must_use]
     pub fn spool(&self) -> &Arc<Spool> {
-        &self.spool
+        self.stage.as_ref().map_or(&self.data, |stage| stage.spool())
     }
 
     /// What was found damaged at the opening, in sentences.
@@ -176,6 +265,19 @@ impl Checkpointer {
     /// What went wrong after the call that it belongs to, and was not told yet.
     pub fn take_failure(&self) -> Option<Error> {
         self.committer.take_failure()
+    }
+
+    /// What went wrong with copies beyond the machine, and was not told yet. Checkpoints count
+    /// without them.
+    pub fn take_copy_failure(&self) -> Option<Error> {
+        let of_partner = self.partner.as_ref().and_then(Partner::take_failure);
+        of_partner.or_else(|| self.level.as_ref()?.copier.take_failure())
+    }
+
+    /// How far the copies beyond the machine are, where there are any.
+    #[must_use]
+    pub fn copies(&self) -> Option<Copies> {
+        Some(self.level.as_ref()?.copier.copies())
     }
 
     /// Asks the run to stop: a checkpoint is due then, once. It may be called from any thread.
@@ -231,16 +333,28 @@ impl Checkpointer {
         let standing = lock(&self.life).standing;
         check_step(step, standing, &self.settings.path)?;
         check_values(&values)?;
-        let common = self.agree(Call::Save(step), ranks)?;
-        self.delete_old(&common);
+        let mut said = self.said();
+        self.level.iter().for_each(|level| level.say(&mut said, step, self.now()));
+        let partner = self.partner.as_ref();
+        said.partner_due = partner.is_some_and(|partner| partner.is_due(step, self.now()));
+        let agreed = self.agree(Call::Save(step), &said, ranks)?;
+        if agreed.copy == Copy::Skipped {
+            self.level.iter().for_each(|level| level.copier.skip());
+        }
+        self.delete_old(&agreed);
         let begun = Instant::now();
+        if agreed.partner_due {
+            self.give_newest(&agreed, ranks)?;
+            self.partner.iter().for_each(|partner| partner.took(step, self.now()));
+        }
         match standing {
             Standing::Opened(last) => self.clear_after(last)?,
             Standing::Restored(last) => self.clear_after(Some(last))?,
             Standing::Saved(_) => {}
         }
         self.committer.wait_for_room(wait)?;
-        lock(&self.life).saving = Some(Saving { step, values, begun });
+        let copy = agreed.copy == Copy::Yes;
+        lock(&self.life).saving = Some(Saving { step, values, begun, copy });
         Ok(())
     }
 
@@ -249,10 +363,15 @@ impl Checkpointer {
     /// # Errors
     /// `Invalid` when no save has begun; those of [`Spool::regions`].
     pub fn commit(&self) -> Result<(), Error> {
-        let Some(Saving { step, values, begun }) = lock(&self.life).saving.take() else {
+        let Some(Saving { step, values, begun, copy }) = lock(&self.life).saving.take() else {
             return Err(Error::new(ErrorKind::Invalid, "No save has begun."));
         };
-        let head = self.spool.regions(step as i64)?;
+        let head = self.spool().regions(step as i64)?;
+        if is_increment(&head) {
+            let message = "Arrays called `unspool.increment` and `unspool.chunks` are what an \
+                           increment is stored as: give them other names.";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         let manifest = Manifest {
             step,
             rank: self.rank,
@@ -261,10 +380,15 @@ impl Checkpointer {
             bytes: head.regions.iter().map(|region| region.bytes).sum(),
             milliseconds: 0,
             written: 0,
+            increment: None,
             values,
         };
         let blocked = begun.elapsed().as_secs_f64();
-        self.committer.add(Job { manifest, begun, blocked });
+        if copy {
+            self.level.iter().for_each(|level| level.promise(step, self.now()));
+        }
+        self.stage.iter().for_each(|stage| stage.took(head.frame_bytes()));
+        self.committer.add(Job { manifest, begun, blocked, copy });
         lock(&self.life).standing = Standing::Saved(step);
         lock(&self.pace).saved(step, self.now());
         Ok(())
@@ -275,7 +399,7 @@ impl Checkpointer {
     pub fn abandon(&self) {
         if let Some(saving) = lock(&self.life).saving.take() {
             // As a rule it is not there.
-            let _ = self.spool.discard(saving.step as i64);
+            let _ = self.spool().discard(saving.step as i64);
             lock(&self.pace).saved(saving.step, self.now());
         }
     }
@@ -288,18 +412,32 @@ impl Checkpointer {
         self.candidate(&[], ranks)
     }
 
-    /// The newest checkpoint that counts and is none of `unreadable`.
+    /// The newest checkpoint that counts and is none of `unreadable`. What another rank keeps of it
+    /// comes here now; [`ready`](Self::ready) brings it where only the remote place has it.
     ///
     /// # Errors
     /// `Timeout`.
     pub fn candidate(&self, unreadable: &[u64], ranks: &dyn Ranks) -> Result<Option<u64>, Error> {
-        let common = self.agree(Call::Latest, ranks)?;
-        let mut steps = common.into_iter().map(|part| part.step);
-        Ok(steps.rfind(|step| !unreadable.contains(step)))
+        let agreed = self.agree(Call::Latest, &self.said(), ranks)?;
+        let mut life = lock(&self.life);
+        let again = life.mending.again.take();
+        let mut parts = agreed.either.iter().copied();
+        let wanted =
+            parts.rfind(|part| again == Some(part.step) || !unreadable.contains(&part.step));
+        life.wanted = wanted;
+        let own = wanted.map(|part| Held { rank: self.rank, part });
+        life.mending.kept =
+            own.is_some_and(|own| agreed.ranks.iter().any(|said| said.held.contains(&own)));
+        drop(life);
+        let Some(part) = wanted else { return Ok(None) };
+        self.take_back(part, &agreed, ranks)?;
+        Ok(Some(part.step))
     }
 
     /// Tells all ranks what became of restoring `step`, and hears from them. Empty when all have
-    /// restored it; else why not, in sentences, and an older one has to do.
+    /// restored it; else why not, in sentences, and [`candidate`](Self::candidate) says what comes
+    /// next: the same step once more, where other ranks keep copies of all that is damaged, or an
+    /// older one.
     ///
     /// # Errors
     /// `Invalid` when a rank refused it, `Timeout`.
@@ -311,19 +449,28 @@ impl Checkpointer {
     ) -> Result<Vec<String>, Error> {
         let said = match outcome {
             Outcome::Restored => vec![0],
-            Outcome::Unreadable(why) => [&[1][..], why.as_bytes()].concat(),
+            Outcome::Unreadable(why) => {
+                let asks = std::mem::take(&mut lock(&self.life).mending.asks);
+                let kind = if asks { ASKS } else { 1 };
+                [&[kind][..], why.as_bytes()].concat()
+            }
             Outcome::Refused(why) => [&[2][..], why.as_bytes()].concat(),
         };
         let all = self.exchanges.all(ranks, Call::Outcome, &said, self.settings.timeout)?;
-        let mut sentences = Vec::new();
+        let (mut sentences, mut all_ask) = (Vec::new(), true);
         for (rank, said) in all.iter().enumerate().filter(|(_, said)| said.first() != Some(&0)) {
             let (kind, why) = said.split_first().ok_or_else(nonsense)?;
             let why = String::from_utf8_lossy(why);
-            let sentence = format!("Rank {rank} could not restore step {step}: {why}");
+            let asks = if *kind == ASKS { ", and asks the rank that keeps a copy" } else { "" };
+            let sentence = format!("Rank {rank} could not restore step {step}{asks}: {why}");
             if *kind == 2 {
                 return Err(Error::new(ErrorKind::Invalid, sentence));
             }
             sentences.push(sentence);
+            all_ask &= *kind == ASKS;
+        }
+        if !sentences.is_empty() && all_ask {
+            lock(&self.life).mending.again = Some(step);
         }
         if sentences.is_empty() {
             lock(&self.life).standing = Standing::Restored(step);
@@ -355,20 +502,25 @@ impl Checkpointer {
     }
 
     /// Waits until everything that was saved counts, agrees with all ranks on that, deletes what is
-    /// not kept, and ends. Without `ranks` nothing is agreed on, and nothing more deleted. The
-    /// spool stays open.
+    /// not kept, copies the newest one beyond the machine, and ends. Without `ranks` nothing is
+    /// agreed on, and nothing more deleted or copied than is on its way. The spool that arrays are
+    /// saved into stays open.
     ///
     /// # Errors
     /// Why something does not count: this is still open then, and another call tries again without
-    /// asking the ranks. `Timeout` and `Interrupted`. When ranks do not answer it has ended all the
-    /// same.
+    /// asking the ranks. `Timeout` and `Interrupted`. When ranks do not answer, or the newest
+    /// checkpoint did not get to the remote place, it has ended all the same.
     pub fn close(&self, ranks: Option<&dyn Ranks>, wait: &Wait<'_>) -> Result<(), Error> {
         self.committer.retry();
         self.committer.settle(wait)?;
         let failure = self.committer.take_failure();
         let agreed = match ranks.filter(|_| self.exchanges.work()) {
             Some(ranks) if !std::mem::replace(&mut lock(&self.life).agreed_end, true) => {
-                self.agree(Call::Close, ranks).map(|common| self.delete_old(&common))
+                self.agree(Call::Close, &self.said(), ranks).and_then(|agreed| {
+                    self.delete_old(&agreed);
+                    self.copy_newest(&agreed);
+                    self.give_newest(&agreed, ranks)
+                })
             }
             _ => Ok(()),
         };
@@ -376,8 +528,14 @@ impl Checkpointer {
         if let Some(failure) = failure.or_else(|| self.committer.take_failure()) {
             return Err(failure);
         }
+        let copied = self.level.as_ref().map_or(Ok(()), |level| {
+            level.copier.settle(wait)?;
+            level.copier.take_failure().map_or(Ok(()), Err)
+        });
         self.committer.end(wait)?;
-        agreed
+        self.level.as_ref().map_or(Ok(()), |level| level.copier.end(wait))?;
+        self.close_own(wait);
+        agreed.and(copied)
     }
 
     /// Whether it has ended, by [`close`](Self::close).
@@ -389,19 +547,33 @@ impl Checkpointer {
     /// Gives up what does not count yet.
     pub fn give_up(&self) {
         self.committer.abandon();
+        self.level.iter().for_each(|level| level.copier.stop());
+        self.close_own(&Wait::at_most(self.settings.timeout));
     }
 
-    /// The parts that all ranks have, oldest first.
-    fn agree(&self, call: Call, ranks: &dyn Ranks) -> Result<Vec<Part>, Error> {
-        let mine = agreement::encode(&self.committer.counted());
-        let all = self.exchanges.all(ranks, call, &mine, self.settings.timeout)?;
-        let all: Option<Vec<_>> = all.iter().map(|bytes| agreement::decode(bytes)).collect();
-        Ok(agreement::common(&all.ok_or_else(nonsense)?))
+    /// Closes the durable spool where the application has another one. What is not durable then
+    /// does not count, and was told.
+    fn close_own(&self, wait: &Wait<'_>) {
+        if self.stage.is_some() {
+            let _ = self.data.close_as(Unflushed::Discard, wait);
+        }
     }
 
-    fn delete_old(&self, common: &[Part]) {
-        let below = agreement::deletable_below(common, self.settings.keep as usize);
-        below.into_iter().for_each(|below| self.committer.remove_below(below));
+    /// What this rank has.
+    fn said(&self) -> Said {
+        let remote = self.level.as_ref().map_or(Vec::new(), |level| level.copier.counted());
+        let held = self.partner.as_ref().map_or(Vec::new(), Partner::held);
+        let (mut local, apart) = (self.committer.counted(), self.committer.apart());
+        let damaged = &lock(&self.life).mending.damaged;
+        local.retain(|part| !damaged.contains(part));
+        Said { local, remote, held, apart, ..Said::default() }
+    }
+
+    /// What all ranks have.
+    fn agree(&self, call: Call, said: &Said, ranks: &dyn Ranks) -> Result<Agreed, Error> {
+        let all = self.exchanges.all(ranks, call, &said.encode(), self.settings.timeout)?;
+        let all: Option<Vec<_>> = all.iter().map(|bytes| Said::decode(bytes)).collect();
+        Ok(Agreed::of(all.ok_or_else(nonsense)?))
     }
 
     /// Deletes what came after `last`, which would be taken for newer than what comes now.
@@ -409,7 +581,10 @@ impl Checkpointer {
         let is_after = |step: u64| last.is_none_or(|last| step > last);
         self.folder.remove(is_after)?;
         self.committer.forget_after(last);
-        discard(&self.spool, is_after)
+        self.level.iter().for_each(|level| level.copier.remove_after(last));
+        self.partner.iter().try_for_each(|partner| partner.remove(is_after))?;
+        self.stage.iter().for_each(|stage| stage.begin_anew());
+        discard(&self.data, is_after)
     }
 
     fn asked_to_stop(&self) -> bool {
@@ -443,7 +618,7 @@ fn open_part<E: From<Error>>(
     settings: &Settings,
     rank: u32,
     size: u32,
-    make: impl FnOnce(&Path) -> Result<Arc<Spool>, E>,
+    make: impl FnOnce(Option<&Path>) -> Result<Arc<Spool>, E>,
 ) -> Result<Opened, E> {
     let folder = Folder::make(&settings.path, rank, size)?;
     let others = listing::other_sizes(&settings.path, size)?;
@@ -456,26 +631,53 @@ fn open_part<E: From<Error>>(
         );
         return Err(Error::new(ErrorKind::Invalid, message).into());
     }
-    let spool = make(&folder.data())?;
+    let (data, stage) = match settings.increments {
+        None => (make(Some(&folder.data()))?, None),
+        Some(fulls) => {
+            let (mtbf, seed) = (settings.rule.mtbf, draw().0 as u64);
+            let data = open_data(settings, &folder)?;
+            (data, Some(Arc::new(Stage::of(make(None)?, fulls, mtbf, seed)?)))
+        }
+    };
     let manifests = folder.manifests()?;
     let mut warnings: Vec<String> = manifests.damaged.iter().map(listing::sentence).collect();
-    let versions = spool.versions()?;
-    let mut counted = Vec::new();
-    for Manifest { step, run, .. } in manifests.whole {
-        match versions.binary_search(&(step as i64)) {
-            Ok(_) => counted.push(Part { step, run }),
-            Err(_) => warnings.push(format!(
-                "Step {step} does not count: its arrays are not in {}.",
-                folder.data().display()
-            )),
-        }
-    }
-    Ok(Opened { folder, spool, counted, warnings })
+    let parts = parts_of(&manifests.whole, &data.versions()?, &folder, &mut warnings);
+    let open = |remote| level::open(remote, &folder, (rank, size), settings.timeout);
+    let mut remote = settings.remote.as_ref().map(open).transpose()?;
+    remote.iter_mut().for_each(|level| warnings.append(&mut level.warnings));
+    let partner = settings.partner.filter(|_| size > 1);
+    let partner = partner.map(|every| Partner::open(&folder, size, every)).transpose()?;
+    Ok(Opened { folder, data, stage, parts, warnings, remote, partner })
 }
 
-/// The run of rank 0, and what each rank has.
-fn opened_by_all(all: &[Vec<u8>]) -> Result<(Run, Vec<Vec<Part>>), Error> {
-    let (mut run, mut of_ranks) = (None, Vec::new());
+/// The durable spool of a rank whose application saves into a stage.
+fn open_data(settings: &Settings, folder: &Folder) -> Result<Arc<Spool>, Error> {
+    let disk = Some(DiskSettings { durable: true, ..DiskSettings::new(folder.data()) });
+    let usual = unspool::Settings::default();
+    Spool::open(unspool::Settings { disk, timeout: settings.timeout, ..usual }).map(Arc::new)
+}
+
+/// The parts whose frames are there, and sentences about others, and those that build on them.
+fn parts_of(
+    manifests: &[Manifest],
+    versions: &[i64],
+    folder: &Folder,
+    warnings: &mut Vec<String>,
+) -> Parts {
+    let has = |one: &&Manifest| versions.binary_search(&(one.step as i64)).is_ok();
+    let (there, missing): (Vec<_>, Vec<_>) = manifests.iter().partition(has);
+    warnings.extend(missing.iter().map(|Manifest { step, .. }| {
+        let data = folder.data();
+        format!("Step {step} does not count: its arrays are not in {}.", data.display())
+    }));
+    let parts = Parts::of(there.iter().copied());
+    warnings.extend(listing::orphans(there, &parts.counted(), folder.path()));
+    parts
+}
+
+/// The run of rank 0, what all ranks have, and their machines.
+fn opened_by_all(all: &[Vec<u8>]) -> Result<(Run, Agreed, Vec<String>), Error> {
+    let (mut run, mut of_ranks, mut hosts) = (None, Vec::new(), Vec::new());
     for (rank, said) in all.iter().enumerate() {
         let (failed, said) = said.split_first().ok_or_else(nonsense)?;
         if *failed != 0 {
@@ -483,12 +685,17 @@ fn opened_by_all(all: &[Vec<u8>]) -> Result<(Run, Vec<Vec<Part>>), Error> {
             let message = format!("Rank {rank} could not open its part: {why}");
             return Err(Error::new(ErrorKind::Io, message));
         }
-        let (tag, parts) = said.split_at_checked(16).ok_or_else(nonsense)?;
+        let (tag, rest) = said.split_at_checked(16).ok_or_else(nonsense)?;
+        let (length, rest) = rest.split_at_checked(8).ok_or_else(nonsense)?;
+        let length = length.try_into().map(u64::from_le_bytes).map_err(|_| nonsense())?;
+        let length = usize::try_from(length).map_err(|_| nonsense())?;
+        let (host, has) = rest.split_at_checked(length).ok_or_else(nonsense)?;
+        hosts.push(String::from_utf8_lossy(host).into_owned());
         let tag = tag.try_into().map(u128::from_le_bytes).map_err(|_| nonsense())?;
         run.get_or_insert(Run(tag));
-        of_ranks.push(agreement::decode(parts).ok_or_else(nonsense)?);
+        of_ranks.push(Said::decode(has).ok_or_else(nonsense)?);
     }
-    Ok((run.ok_or_else(nonsense)?, of_ranks))
+    Ok((run.ok_or_else(nonsense)?, Agreed::of(of_ranks), hosts))
 }
 
 fn nonsense() -> Error {

@@ -9,6 +9,11 @@ use super::*;
 use crate::interval::Every;
 use crate::ranks::{Alone, Unanswered};
 
+#[path = "increment_tests.rs"]
+mod increment;
+#[path = "level_tests.rs"]
+mod level;
+
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What threads that stand for ranks give each other: everyone's message of each round.
@@ -66,7 +71,7 @@ impl Ranks for Seat<'_> {
 
 fn settings(path: &Path, keep: u32) -> Settings {
     let rule = Rule::of(Every::Steps(1), 1);
-    Settings { path: path.join("run"), rule, keep, stops: false, limit: None, timeout: TIMEOUT }
+    Settings { keep, timeout: TIMEOUT, ..Settings::new(path.join("run"), rule) }
 }
 
 fn open_as(
@@ -75,10 +80,11 @@ fn open_as(
     capacity: Option<u64>,
 ) -> Result<Checkpointer, Error> {
     Checkpointer::open(settings, ranks, |data| {
-        let disk = DiskSettings { durable: true, capacity, ..DiskSettings::new(data) };
+        let disk =
+            data.map(|data| DiskSettings { durable: true, capacity, ..DiskSettings::new(data) });
         let settings = SpoolSettings {
-            host: Some(1 << 20),
-            disk: Some(disk),
+            host: Some(4 << 20),
+            disk,
             max_retries: 1,
             retry_delay: Duration::from_millis(1),
             ..SpoolSettings::default()
@@ -110,12 +116,17 @@ fn restore(c: &Checkpointer, ranks: &dyn Ranks) -> Option<u64> {
     let mut unreadable = Vec::new();
     while let Some(step) = c.candidate(&unreadable, ranks).unwrap() {
         let read = || {
+            c.ready(step, &Wait::default())?;
             let ticket = c.spool().restore(step as i64, &Wait::default())?;
             let byte = step as u8 ^ ranks.rank() as u8;
             ticket.read(0, |bytes| assert!(bytes.iter().all(|b| *b == byte)))?;
             ticket.finish()
         };
-        let outcome = match read() {
+        let again = |_: Error| match c.fetch(step, &Wait::default())? {
+            true => read(),
+            false => Err(Error::new(ErrorKind::Corrupt, "There is no copy.")),
+        };
+        let outcome = match read().or_else(again) {
             Ok(_) => Outcome::Restored,
             Err(error) => Outcome::Unreadable(error.to_string()),
         };

@@ -13,16 +13,17 @@ use std::time::{Duration, Instant, SystemTime};
 use unspool::{Error, ErrorKind, Spool, Wait};
 
 use crate::agreement::Part;
+use crate::copier::Copier;
 use crate::folder::Folder;
 use crate::interval::Costs;
 use crate::manifest::Manifest;
+use crate::parts::Parts;
+use crate::stage::Stage;
+use crate::waiting::wait_until;
 
 /// The most saves that wait to be made durable; their arrays take room in the tiers of the spool,
 /// which is what limits them as a rule.
 const MOST_WAITING: usize = 16;
-
-/// How often a wait asks whether to go on.
-const POLL: Duration = Duration::from_millis(50);
 
 /// A save whose arrays are in the spool.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Job {
     pub(crate) begun: Instant,
     /// The seconds for which the application waited in it.
     pub(crate) blocked: f64,
+    /// Whether it is copied to the remote place when it counts.
+    pub(crate) copy: bool,
 }
 
 /// The committer of one Checkpointer.
@@ -43,8 +46,12 @@ pub(crate) struct Committer {
 
 #[derive(Debug)]
 struct Shared {
+    /// The durable one.
     spool: Arc<Spool>,
+    /// Where checkpoints are taken from, if they are not saved into that one.
+    stage: Option<Arc<Stage>>,
     folder: Folder,
+    copier: Option<Arc<Copier>>,
     timeout: Duration,
     state: Mutex<State>,
     changed: Condvar,
@@ -54,11 +61,11 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// Parts that count here, oldest first.
-    counted: Vec<Part>,
+    /// Parts that are here.
+    parts: Parts,
     waiting: VecDeque<Job>,
-    /// What is below this step is to be deleted.
-    remove_below: Option<u64>,
+    /// What is below this step is to be deleted, but for these.
+    remove_below: Option<(u64, Vec<u64>)>,
     /// The thread is at work, without the lock.
     working: bool,
     /// The step that could not be made durable, for another try.
@@ -80,20 +87,22 @@ enum Phase {
 /// What the thread does next.
 enum Work {
     Commit { job: Box<Job>, superseded: Option<Box<Job>> },
-    Remove(u64),
+    Remove(u64, Vec<u64>),
     End,
 }
 
 impl Committer {
-    /// Starts the thread. `counted`: the parts that count already.
+    /// Starts the thread. `parts`: those that are there already.
     pub(crate) fn start(
         spool: Arc<Spool>,
+        stage: Option<Arc<Stage>>,
         folder: Folder,
-        counted: Vec<Part>,
+        copier: Option<Arc<Copier>>,
+        parts: Parts,
         timeout: Duration,
     ) -> Result<Committer, Error> {
         let state = State {
-            counted,
+            parts,
             waiting: VecDeque::new(),
             remove_below: None,
             working: false,
@@ -104,7 +113,8 @@ impl Committer {
         };
         let (state, changed, abandoned) =
             (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { spool, folder, timeout, state, changed, abandoned });
+        let shared = Shared { spool, stage, folder, copier, timeout, state, changed, abandoned };
+        let shared = Arc::new(shared);
         let own = Arc::clone(&shared);
         let started = Builder::new().name("unspool-commit".into()).spawn(move || own.work());
         started.map_err(|cause| {
@@ -116,7 +126,12 @@ impl Committer {
 
     /// The parts that count here, oldest first.
     pub(crate) fn counted(&self) -> Vec<Part> {
-        self.shared.lock().counted.clone()
+        self.shared.lock().parts.counted()
+    }
+
+    /// The newest of them that has no frame in common with the newest one.
+    pub(crate) fn apart(&self) -> Option<u64> {
+        self.shared.lock().parts.apart()
     }
 
     /// What checkpoints have cost.
@@ -129,14 +144,40 @@ impl Committer {
         self.shared.lock().failure.take()
     }
 
+    /// Takes a part that was fetched, and is here now.
+    pub(crate) fn take_fetched(&self, manifest: &Manifest) {
+        self.shared.lock().parts.add(manifest);
+    }
+
+    /// The part of `step` is not to count here for now: its manifest is gone.
+    pub(crate) fn forget(&self, step: u64) {
+        self.shared.lock().parts.retain(|one| one != step);
+    }
+
     /// Keeps of the parts that count here those up to `last`; their manifests are gone.
     pub(crate) fn forget_after(&self, last: Option<u64>) {
-        self.shared.lock().counted.retain(|part| last.is_some_and(|last| part.step <= last));
+        self.shared.lock().parts.retain(|step| last.is_some_and(|last| step <= last));
     }
 
     /// Waits until another save can be taken.
     pub(crate) fn wait_for_room(&self, wait: &Wait<'_>) -> Result<(), Error> {
-        self.wait_until(wait, "saves to become durable", |state| state.waiting.len() < MOST_WAITING)
+        let slots = self.shared.stage.as_ref().map_or(MOST_WAITING, |stage| stage.slots());
+        self.wait_until(wait, "saves to become durable", |state| {
+            let at_work = usize::from(state.working && self.shared.stage.is_some());
+            state.waiting.len() + at_work < slots.min(MOST_WAITING)
+        })?;
+        self.make_way(slots);
+        Ok(())
+    }
+
+    /// What could not be made durable gives way where the stage has no room for it and another one.
+    fn make_way(&self, slots: usize) {
+        let Some(stage) = &self.shared.stage else { return };
+        let mut state = self.shared.lock();
+        let crowded = state.waiting.len() + usize::from(state.working) + 1 >= slots;
+        let given_up = state.failed.take_if(|_| crowded);
+        drop(state);
+        given_up.iter().for_each(|job| stage.forget(job.manifest.step));
     }
 
     /// Takes a save.
@@ -145,11 +186,14 @@ impl Committer {
         self.shared.changed.notify_all();
     }
 
-    /// Has everything below `step` deleted.
-    pub(crate) fn remove_below(&self, step: u64) {
+    /// Has everything below `step` deleted, but for the steps of `needed`.
+    pub(crate) fn remove_below(&self, step: u64, needed: Vec<u64>) {
         let mut state = self.shared.lock();
-        if state.counted.iter().any(|part| part.step < step) {
-            state.remove_below = Some(step);
+        let goes = state.parts.goes(step, &needed);
+        let any = state.parts.counted().iter().any(|part| goes(part.step));
+        drop(goes);
+        if any {
+            state.remove_below = Some((step, needed));
         }
         drop(state);
         self.shared.changed.notify_all();
@@ -208,32 +252,16 @@ impl Committer {
         what: &str,
         done: impl Fn(&State) -> bool,
     ) -> Result<(), Error> {
-        let timeout = wait.timeout.unwrap_or(self.shared.timeout);
-        let begun = Instant::now();
-        let mut state = self.shared.lock();
-        while !done(&state) {
-            let left = timeout.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                let message = format!(
-                    "After {:.1} s this rank still waits for {what}: {} of them are not. Is the \
-                     file system at {} there, and as fast as it should be?",
-                    timeout.as_secs_f64(),
-                    state.waiting.len() + usize::from(state.working),
-                    self.shared.folder.path().display(),
-                );
-                return Err(Error::new(ErrorKind::Timeout, message));
-            }
-            let slice = left.min(POLL);
-            let waited = self.shared.changed.wait_timeout(state, slice);
-            drop(waited.unwrap_or_else(PoisonError::into_inner).0);
-            // Code of the caller: without the lock.
-            if (wait.interrupted)() {
-                let message = format!("The wait for {what} was interrupted.");
-                return Err(Error::new(ErrorKind::Interrupted, message));
-            }
-            state = self.shared.lock();
-        }
-        Ok(())
+        let late = |state: &State, seconds: f64| {
+            format!(
+                "After {seconds:.1} s this rank still waits for {what}: {} of them are not. Is the \
+                 file system at {} there, and as fast as it should be?",
+                state.waiting.len() + usize::from(state.working),
+                self.shared.folder.path().display(),
+            )
+        };
+        let place = (&self.shared.state, &self.shared.changed);
+        wait_until(place, (wait, self.shared.timeout), what, done, late)
     }
 }
 
@@ -257,10 +285,11 @@ impl Shared {
                         let step = old.manifest.step;
                         let _ = self.folder.remove(|one| one == step);
                         let _ = discard(&self.spool, |one| one == step);
+                        self.stage.iter().for_each(|stage| stage.forget(step));
                     }
                     self.commit(*job);
                 }
-                Work::Remove(below) => self.remove(below),
+                Work::Remove(below, needed) => self.remove(below, &needed),
                 Work::End => break,
             }
         }
@@ -276,8 +305,8 @@ impl Shared {
             let work = if let Some(job) = state.waiting.pop_front() {
                 let old = state.failed.take_if(|old| old.manifest.step != job.manifest.step);
                 Some(Work::Commit { job: Box::new(job), superseded: old.map(Box::new) })
-            } else if let Some(below) = state.remove_below.take() {
-                Some(Work::Remove(below))
+            } else if let Some((below, needed)) = state.remove_below.take() {
+                Some(Work::Remove(below, needed))
             } else {
                 (state.phase == Phase::Ending).then_some(Work::End)
             };
@@ -295,17 +324,20 @@ impl Shared {
         match written {
             Ok(()) => {
                 let Manifest { step, run, .. } = job.manifest;
-                state.counted.retain(|part| part.step != step);
-                state.counted.push(Part { step, run });
-                state.counted.sort_unstable();
+                state.parts.add(&job.manifest);
                 let commit = job.begun.elapsed().as_secs_f64();
                 let new = Costs { blocked: job.blocked, commit };
                 state.costs = Some(Costs::and(state.costs, new));
+                drop(state);
+                self.copier.iter().filter(|_| job.copy).for_each(|c| c.copy(Part { step, run }));
             }
             Err(cause) => {
-                let last = state.counted.last().map(|part| part.step);
+                let last = state.parts.counted().last().map(|part| part.step);
                 state.failure = Some(not_counted(job.manifest.step, last, cause));
+                let step = job.manifest.step;
                 state.failed = Some(job);
+                drop(state);
+                self.copier.iter().for_each(|copier| copier.withdraw(step));
             }
         }
     }
@@ -315,6 +347,9 @@ impl Shared {
         let interrupted = || self.abandoned.load(Ordering::Relaxed);
         let wait =
             Wait { timeout: Some(self.timeout), interrupted: &interrupted, ..Wait::default() };
+        if let Some(stage) = &self.stage {
+            job.manifest.increment = stage.take(&self.spool, (step, job.begun), &wait)?;
+        }
         let flushed = self.spool.flush(&wait);
         // Another step may be what could not be flushed.
         let durable = self.spool.durable(step as i64);
@@ -327,14 +362,17 @@ impl Shared {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         job.manifest.written = now.map_or(0, |since| since.as_secs());
         job.manifest.milliseconds = job.begun.elapsed().as_millis() as u64;
-        self.folder.write(&job.manifest)
+        self.folder.write(&job.manifest)?;
+        self.stage.iter().for_each(|stage| stage.count(step));
+        Ok(())
     }
 
-    fn remove(&self, below: u64) {
-        let removed = self.folder.remove(|step| step < below);
+    fn remove(&self, below: u64, needed: &[u64]) {
+        let goes = self.lock().parts.goes(below, needed);
+        let removed = self.folder.remove(&goes);
         let removed = removed.and_then(|()| {
-            self.lock().counted.retain(|part| part.step >= below);
-            discard(&self.spool, |step| step < below)
+            self.lock().parts.retain(|step| !goes(step));
+            discard(&self.spool, &goes)
         });
         if let Err(cause) = removed {
             let message = format!("Checkpoints before step {below} are not deleted: {cause}");

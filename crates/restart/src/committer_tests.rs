@@ -77,7 +77,9 @@ fn rig() -> Rig {
     let settings = Settings { host: Some(1 << 20), disk: Some(disk), ..Settings::default() };
     let spool = Arc::new(Spool::open(settings).unwrap());
     let timeout = Duration::from_secs(20);
-    let committer = Committer::start(Arc::clone(&spool), folder, Vec::new(), timeout).unwrap();
+    let committer =
+        Committer::start(Arc::clone(&spool), None, folder, None, Parts::default(), timeout)
+            .unwrap();
     Rig { committer, gate, spool, _scratch: scratch }
 }
 
@@ -85,7 +87,12 @@ impl Rig {
     fn save(&self, step: u64) {
         let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![100] };
         self.spool.save(step as i64, vec![spec], &Wait::default()).unwrap().commit().unwrap();
-        self.committer.add(Job { manifest: sample(step), begun: Instant::now(), blocked: 0.0 });
+        self.committer.add(Job {
+            manifest: sample(step),
+            begun: Instant::now(),
+            blocked: 0.0,
+            copy: false,
+        });
     }
 
     fn settle(&self, millis: u64) -> Result<(), Error> {
@@ -134,13 +141,13 @@ fn what_cannot_be_deleted_is_told_and_goes_another_time() {
     (1..=3).for_each(|step| rig.save(step));
     rig.settle(20_000).unwrap();
     rig.gate.keeps.store(true, Ordering::Relaxed);
-    rig.committer.remove_below(3);
+    rig.committer.remove_below(3, Vec::new());
     rig.settle(20_000).unwrap();
     let told = rig.committer.take_failure().unwrap();
     assert!(told.message().contains("Checkpoints before step 3 are not deleted"), "{told}");
     assert_eq!(rig.steps(), [1, 2, 3]);
     rig.gate.keeps.store(false, Ordering::Relaxed);
-    rig.committer.remove_below(3);
+    rig.committer.remove_below(3, Vec::new());
     rig.settle(20_000).unwrap();
     assert_eq!(rig.steps(), [3]);
     assert_eq!(rig.spool.versions().unwrap(), [3]);

@@ -10,13 +10,21 @@ use crate::ranks::{Ranks, Unanswered, named};
 
 /// What an exchange is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Call {
+pub enum Call {
+    /// Ranks open their parts.
     Open,
+    /// Ranks ask whether something is due.
     Due,
+    /// Ranks save this step.
     Save(u64),
+    /// Ranks ask for the latest checkpoint.
     Latest,
+    /// Ranks tell what became of a restore.
     Outcome,
+    /// Ranks end.
     Close,
+    /// Ranks give parts to their partners.
+    Partner,
 }
 
 impl Call {
@@ -29,6 +37,7 @@ impl Call {
             Call::Latest => (3, 0),
             Call::Outcome => (4, 0),
             Call::Close => (5, 0),
+            Call::Partner => (6, 0),
         }
     }
 
@@ -39,6 +48,7 @@ impl Call {
             2 => format!("saves step {step}"),
             3 => "asks for the latest checkpoint".into(),
             4 => "restores a checkpoint".into(),
+            6 => "gives a part to its partner".into(),
             _ => "closes its Checkpointer".into(),
         }
     }
@@ -47,9 +57,9 @@ impl Call {
 /// The bytes before the payload: number of the exchange, call, step.
 const HEAD: usize = 17;
 
-/// How far the exchanges of a rank are.
+/// The exchanges of a rank with all others, in one order on all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Exchanges {
+pub struct Exchanges {
     state: Mutex<Count>,
 }
 
@@ -62,7 +72,11 @@ struct Count {
 
 impl Exchanges {
     /// Gives `payload` to all ranks and returns what they gave, by rank.
-    pub(crate) fn all(
+    ///
+    /// # Errors
+    /// `Timeout` when ranks do not answer, and for each later exchange; `Invalid` when they are at
+    /// another one; `Io`.
+    pub fn all(
         &self,
         ranks: &dyn Ranks,
         call: Call,
@@ -80,6 +94,28 @@ impl Exchanges {
         let checked = gathered
             .map_err(|why| unanswered(&why, call, timeout))
             .and_then(|all| check(&all, ranks.size(), &head, call));
+        checked.inspect_err(|error| self.end(error.message()))
+    }
+
+    /// Gives `payload` to the first rank of `pair`, and returns what the second one gave.
+    pub(crate) fn pass(
+        &self,
+        ranks: &dyn Ranks,
+        call: Call,
+        payload: &[u8],
+        (to, from): (u32, u32),
+        timeout: Duration,
+    ) -> Result<Vec<u8>, Error> {
+        let number = self.begin()?;
+        let (code, step) = call.code();
+        let head = [&number.to_le_bytes()[..], &[code], &step.to_le_bytes()].concat();
+        // No lock is held: this runs code of the application.
+        let given = ranks.pass(&[&head, payload].concat(), to, from, timeout);
+        let checked =
+            given.map_err(|why| unanswered(&why, call, timeout)).and_then(|mut message| {
+                check_head(from, &message, &head, call)?;
+                Ok(message.split_off(HEAD))
+            });
         checked.inspect_err(|error| self.end(error.message()))
     }
 
@@ -133,16 +169,23 @@ fn unanswered(why: &Unanswered, call: Call, timeout: Duration) -> Error {
 
 /// The payloads, when all ranks were at the same exchange.
 fn check(all: &[Vec<u8>], size: u32, head: &[u8], call: Call) -> Result<Vec<Vec<u8>>, Error> {
-    let (code, step) = call.code();
     if all.len() != size as usize {
         let message = format!("{} ranks answered, of {size}.", all.len());
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    let differing = all.iter().position(|message| message.get(..HEAD) != Some(head));
-    let Some(rank) = differing else {
-        return Ok(all.iter().map(|message| message[HEAD..].to_vec()).collect());
-    };
-    let theirs = all[rank].get(8..HEAD).map(|head| {
+    for (rank, message) in (0..).zip(all) {
+        check_head(rank, message, head, call)?;
+    }
+    Ok(all.iter().map(|message| message[HEAD..].to_vec()).collect())
+}
+
+/// Fine when a rank was at the same exchange.
+fn check_head(rank: u32, message: &[u8], head: &[u8], call: Call) -> Result<(), Error> {
+    if message.get(..HEAD) == Some(head) {
+        return Ok(());
+    }
+    let (code, step) = call.code();
+    let theirs = message.get(8..HEAD).map(|head| {
         let step = head[1..].try_into().map(u64::from_le_bytes).unwrap_or_default();
         Call::words(head[0], step)
     });

@@ -17,7 +17,7 @@ use crate::names;
 
 /// One rank's folder.
 #[derive(Clone, Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     path: PathBuf,
     rank: u32,
     size: u32,
@@ -26,23 +26,29 @@ pub(crate) struct Folder {
 
 /// A manifest that does not count, with what is wrong with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Damaged {
-    pub(crate) path: PathBuf,
-    pub(crate) why: String,
+pub struct Damaged {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong, as the end of a sentence.
+    pub why: String,
 }
 
 /// The manifests in a folder.
 #[derive(Debug, Default)]
-pub(crate) struct Manifests {
+pub struct Manifests {
     /// Those that are whole, by step.
-    pub(crate) whole: Vec<Manifest>,
-    pub(crate) damaged: Vec<Damaged>,
+    pub whole: Vec<Manifest>,
+    /// The others.
+    pub damaged: Vec<Damaged>,
 }
 
 impl Folder {
     /// Makes the folder of a rank in `root`, of which only the last part is made as well, and
     /// removes what was not finished there.
-    pub(crate) fn make(root: &Path, rank: u32, size: u32) -> Result<Folder, Error> {
+    ///
+    /// # Errors
+    /// `Io`, `Full`.
+    pub fn make(root: &Path, rank: u32, size: u32) -> Result<Folder, Error> {
         Folder::make_on(root, rank, size, Arc::new(Files))
     }
 
@@ -77,48 +83,95 @@ impl Folder {
     }
 
     /// The directory of the spool.
-    pub(crate) fn data(&self) -> PathBuf {
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
         self.path.join("data")
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The folder itself.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The manifests of this rank.
-    pub(crate) fn manifests(&self) -> Result<Manifests, Error> {
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn manifests(&self) -> Result<Manifests, Error> {
         manifests(&self.path, self.rank, self.size)
     }
 
-    /// Makes a step count.
-    pub(crate) fn write(&self, manifest: &Manifest) -> Result<(), Error> {
+    /// Makes a step count: its manifest is durable afterwards.
+    ///
+    /// # Errors
+    /// `Io`, `Full`.
+    pub fn write(&self, manifest: &Manifest) -> Result<(), Error> {
         let part = self.path.join(names::unfinished(manifest.step));
         let path = self.path.join(names::manifest(manifest.step));
+        self.put(&part, &path, &manifest.render())
+    }
+
+    /// Gives a file these bytes, all or none, durable afterwards. Until then they are in `part`.
+    fn put(&self, part: &Path, path: &Path, bytes: &[u8]) -> Result<(), Error> {
         let write = || {
             // What an earlier try has left.
-            gone(self.medium.remove(&part))?;
-            self.medium.write(&part, &manifest.render())?;
-            self.medium.rename(&part, &path)?;
+            gone(self.medium.remove(part))?;
+            self.medium.write(part, bytes)?;
+            self.medium.rename(part, path)?;
             self.medium.sync_folder(&self.path)
         };
         write().map_err(|cause| {
             // It has no name that counts; the next opening removes it otherwise.
-            let _ = self.medium.remove(&part);
-            failed("written", &path, cause)
+            let _ = self.medium.remove(part);
+            failed("written", path, cause)
         })
     }
 
+    /// Writes down to which remote place this rank copies its parts, so that who removes one here
+    /// finds its copy.
+    ///
+    /// # Errors
+    /// `Io`, `Full`.
+    pub(crate) fn note_place(&self, place: &str) -> Result<(), Error> {
+        let is_address = place.contains("://");
+        let whole = (!is_address).then(|| std::path::absolute(place).ok()).flatten();
+        let whole = whole.map_or(place.to_owned(), |path| path.to_string_lossy().into_owned());
+        if self.place()?.as_deref() == Some(&whole) {
+            return Ok(());
+        }
+        let (part, path) = (self.path.join("remote.part"), self.path.join("remote"));
+        self.put(&part, &path, whole.as_bytes())
+    }
+
+    /// The remote place that was written down.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn place(&self) -> Result<Option<String>, Error> {
+        let path = self.path.join("remote");
+        match read(&path) {
+            Ok(bytes) => Ok(String::from_utf8(bytes).ok().filter(|place| !place.is_empty())),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(failed("read", &path, cause)),
+        }
+    }
+
     /// Makes steps count no more, whatever their manifests hold.
-    pub(crate) fn remove(&self, wanted: impl Fn(u64) -> bool) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn remove(&self, wanted: impl Fn(u64) -> bool) -> Result<(), Error> {
         let remove = || {
-            let mut removed = false;
-            for name in entries(&self.path)? {
-                if names::parse_manifest(&name).is_some_and(&wanted) {
-                    gone(self.medium.remove(&self.path.join(name)))?;
-                    removed = true;
-                }
+            let names = entries(&self.path)?;
+            let steps = names.iter().filter_map(|name| names::parse_manifest(name));
+            let mut steps: Vec<u64> = steps.filter(|step| wanted(*step)).collect();
+            // An increment goes before what it builds on: who is killed here leaves none alone.
+            steps.sort_unstable_by(|one, other| other.cmp(one));
+            for step in &steps {
+                gone(self.medium.remove(&self.path.join(names::manifest(*step))))?;
             }
-            if removed { self.medium.sync_folder(&self.path) } else { Ok(()) }
+            if steps.is_empty() { Ok(()) } else { self.medium.sync_folder(&self.path) }
         };
         remove().map_err(|cause| failed("removed from", &self.path, cause))
     }

@@ -89,6 +89,21 @@ fn manifests_are_found_again_and_are_for_their_owner_alone() {
 }
 
 #[test]
+fn newer_manifests_go_first() {
+    let (scratch, medium) = (Scratch::new(), Arc::<Recorder>::default());
+    let folder = folder(&scratch, &medium);
+    [7, 300, 20, 9].into_iter().for_each(|step| folder.write(&sample(step)).unwrap());
+    folder.remove(|step| step < 100).unwrap();
+    let ops = medium.ops.lock().unwrap();
+    let removed = ops.iter().filter_map(|op| match op {
+        Op::Remove(name) => Some(name.as_str()),
+        _ => None,
+    });
+    let removed: Vec<&str> = removed.collect();
+    assert_eq!(removed, ["step-20.manifest", "step-9.manifest", "step-7.manifest"]);
+}
+
+#[test]
 fn only_the_last_part_of_a_path_is_made() {
     let scratch = Scratch::new();
     let error = Folder::make(&scratch.path().join("a/b"), 0, 1).unwrap_err();

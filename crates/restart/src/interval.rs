@@ -34,6 +34,19 @@ pub enum Every {
     Never,
 }
 
+impl Every {
+    /// Whether a copy of the checkpoint of `step` is due at time `now`, when the last one was of
+    /// this step at this time: `Auto` is always, and `Never` at the end alone.
+    pub(crate) fn is_due_after(self, (last, at): (u64, f64), step: u64, now: f64) -> bool {
+        match self {
+            Every::Auto => true,
+            Every::Never => false,
+            Every::Steps(every) => step / every.max(1) > last / every.max(1),
+            Every::Time(time) => now - at >= time.as_secs_f64(),
+        }
+    }
+}
+
 /// What a checkpoint costs, in seconds.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Costs {

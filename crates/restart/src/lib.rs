@@ -2,7 +2,8 @@
 //! and a checkpoint counts when all of it is durable.
 //!
 //! A [`Checkpointer`] is one rank's hold on the folder of a run. The arrays of a checkpoint go into
-//! a durable [`unspool::Spool`]; a [`Manifest`] beside it says that they have arrived.
+//! a durable [`unspool::Spool`]; a [`Manifest`] beside it says that they have arrived. With
+//! increments they go into a spool in memory first, and what has changed goes on from there.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -12,8 +13,8 @@
 //! # let path = std::env::temp_dir().join(format!("unspool-restart-{}", std::process::id()));
 //! let settings = Settings::new(&path, Rule::of(Every::Steps(10), 1));
 //! let checkpoints = Checkpointer::open(settings, &Alone, |data| {
-//!     let disk = DiskSettings { durable: true, ..DiskSettings::new(data) };
-//!     let tiers = unspool::Settings { disk: Some(disk), ..unspool::Settings::default() };
+//!     let disk = data.map(|data| DiskSettings { durable: true, ..DiskSettings::new(data) });
+//!     let tiers = unspool::Settings { disk, ..unspool::Settings::default() };
 //!     Spool::open(tiers).map(Arc::new)
 //! })?;
 //! let wait = Wait::default();
@@ -39,28 +40,48 @@
 //! - A checkpoint counts when every rank has its manifest and its frame. It is deleted only after
 //!   as many newer ones count as are to be kept.
 //! - Ranks talk to each other on the application's thread alone, and every wait for a rank ends.
-//! - What decides (`interval`, `pace`, `agreement`) knows neither clocks nor files.
+//! - What decides (`interval`, `pace`, `agreement`, `increments`, `parts`) knows neither clocks nor
+//!   files.
 
 #![forbid(unsafe_code)]
 
-mod agreement;
+pub mod agreement;
+mod chain;
 mod checkpointer;
 mod committer;
+mod copier;
 mod duration;
 mod exchange;
 mod folder;
+mod increments;
 mod interval;
+mod level;
 mod listing;
 mod manifest;
 mod medium;
 mod names;
 mod pace;
+mod partner;
+mod parts;
 mod ranks;
+mod shelf;
+mod stage;
+mod waiting;
 
 pub use agreement::Part;
+pub use chain::Chains;
 pub use checkpointer::{Checkpointer, Outcome, Settings};
+pub use copier::Copies;
 pub use duration::duration;
+pub use exchange::{Call, Exchanges};
+pub use folder::{Damaged, Folder, Manifests};
+pub use increments::Fulls;
 pub use interval::{Every, Rule};
-pub use listing::{FoundPart, Listed, find, list, remove};
-pub use manifest::{MOST_VALUES, Manifest, ManifestError, Run};
+pub use level::RemoteSettings;
+pub use listing::{
+    FoundPart, Listed, RemovedCopies, find, list, list_remote, remove, remove_copies,
+};
+pub use manifest::{Increment, MOST_VALUES, Manifest, ManifestError, Run};
 pub use ranks::{Alone, Ranks, Unanswered};
+pub use shelf::CheckedFrame;
+pub use unspool_remote::Options as RemoteOptions;

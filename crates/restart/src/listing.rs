@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use unspool::{Error, ErrorKind};
+use unspool_remote::{Options, Remote};
 
 use crate::agreement::Part;
 use crate::folder::{self, Folder};
 use crate::manifest::Manifest;
 use crate::names;
+use crate::parts::Parts;
+use crate::shelf::{Shelf, failed};
 
 /// One rank's part of a checkpoint, in its folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +34,9 @@ pub struct Listed {
     pub has: Vec<u32>,
     /// The bytes of all arrays.
     pub bytes: u64,
+    /// The bytes of the frames of the ranks that have an increment, and the steps that these build
+    /// on; none where all ranks have it in full.
+    pub increment: Option<(u64, BTreeSet<u64>)>,
     /// The longest time from a save to where its arrays were durable, in milliseconds.
     pub milliseconds: u64,
     /// When the last part was written, in seconds since 1970.
@@ -53,8 +60,13 @@ fn all(path: &Path) -> Result<All, Error> {
         let folder = path.join(names::rank_folder(rank, size));
         let found = folder::manifests(&folder, rank, size)?;
         damaged.extend(found.damaged.iter().map(sentence));
+        let counted = Parts::of(&found.whole).counted();
+        damaged.extend(orphans(&found.whole, &counted, &folder));
         for manifest in found.whole {
             let part = Part { step: manifest.step, run: manifest.run };
+            if counted.binary_search(&part).is_err() {
+                continue;
+            }
             let found = FoundPart { data: folder.join("data"), manifest };
             parts.entry((part, size)).or_default().push(found);
         }
@@ -66,6 +78,26 @@ fn all(path: &Path) -> Result<All, Error> {
 pub(crate) fn sentence(damaged: &folder::Damaged) -> String {
     let path = damaged.path.display();
     format!("{path} makes no checkpoint count: {}.", damaged.why)
+}
+
+/// What parts mean that build on others which are not there, in sentences. `counted` is sorted.
+pub(crate) fn orphans<'a>(
+    manifests: impl IntoIterator<Item = &'a Manifest>,
+    counted: &[Part],
+    folder: &Path,
+) -> Vec<String> {
+    let step = |part: &Part| part.step;
+    let orphan = |one: &&Manifest| counted.binary_search_by_key(&one.step, step).is_err();
+    let sentence = |one: &Manifest| {
+        let on = one.increment.map_or(0, |increment| increment.parent);
+        format!(
+            "Step {} in {} does not count: it is an increment to step {on}, which does not count \
+             there.",
+            one.step,
+            folder.display()
+        )
+    };
+    manifests.into_iter().filter(orphan).map(sentence).collect()
 }
 
 /// The folders of ranks, in order.
@@ -95,18 +127,52 @@ pub(crate) fn other_sizes(path: &Path, size: u32) -> Result<BTreeSet<u32>, Error
 /// `Io`.
 pub fn list(path: &Path) -> Result<(Vec<Listed>, Vec<String>), Error> {
     let (parts, damaged) = all(path)?;
-    let listed = parts.into_iter().map(|((part, ranks), found)| {
-        let manifests = || found.iter().map(|one| &one.manifest);
+    let manifests = parts.into_values().flatten().map(|found| found.manifest);
+    Ok((listed(manifests), damaged))
+}
+
+/// The checkpoints in a remote place, as [`list`] gives those of a folder.
+///
+/// # Errors
+/// `Io`.
+pub fn list_remote(place: &str) -> Result<(Vec<Listed>, Vec<String>), Error> {
+    let remote = Arc::new(Remote::open(place, &Options::default()).map_err(failed)?);
+    let (mut manifests, mut damaged) = (Vec::new(), Vec::new());
+    for (rank, size) in Shelf::ranks(&remote)? {
+        let shelf = Shelf::of(Arc::clone(&remote), rank, size, PathBuf::new());
+        let (whole, others) = shelf.manifests()?;
+        manifests.extend(whole);
+        damaged.extend(others);
+    }
+    Ok((listed(manifests), damaged))
+}
+
+fn increment(manifests: &[Manifest]) -> Option<(u64, BTreeSet<u64>)> {
+    let all = || manifests.iter().filter_map(|one| one.increment);
+    let parents: BTreeSet<u64> = all().map(|one| one.parent).collect();
+    (!parents.is_empty()).then(|| (all().map(|one| one.bytes).sum(), parents))
+}
+
+/// The checkpoints that these manifests are of.
+fn listed(manifests: impl IntoIterator<Item = Manifest>) -> Vec<Listed> {
+    let mut all: BTreeMap<(Part, u32), Vec<Manifest>> = BTreeMap::new();
+    for manifest in manifests {
+        let part = Part { step: manifest.step, run: manifest.run };
+        all.entry((part, manifest.ranks)).or_default().push(manifest);
+    }
+    let listed = all.into_iter().map(|((part, ranks), found)| {
+        let manifests = || found.iter();
         Listed {
             part,
             ranks,
             has: manifests().map(|one| one.rank).collect(),
             bytes: manifests().map(|one| one.bytes).sum(),
+            increment: increment(&found),
             milliseconds: manifests().map(|one| one.milliseconds).max().unwrap_or(0),
             written: manifests().map(|one| one.written).max().unwrap_or(0),
         }
     });
-    Ok((listed.collect(), damaged))
+    listed.collect()
 }
 
 /// All parts of the checkpoint of `step`, or of the newest one, by rank.
@@ -137,6 +203,53 @@ pub fn find(path: &Path, step: Option<u64>) -> Result<Vec<FoundPart>, Error> {
 /// `Io`.
 pub fn remove(path: &Path, rank: u32, ranks: u32, step: u64) -> Result<(), Error> {
     Folder::make(path, rank, ranks)?.remove(|one| one == step)
+}
+
+/// Copies of parts that were removed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RemovedCopies {
+    /// Those that the rank kept for others.
+    pub kept: usize,
+    /// That of its own part in the remote place, and the place.
+    pub remote: Option<String>,
+}
+
+/// Removes the copies by which a step that is removed from a rank's folder could come back: what
+/// the rank keeps of other ranks' parts, and that of its own part in the remote place to which the
+/// folder was last copied. To be called before [`remove`], so that what is refused is there still.
+///
+/// # Errors
+/// `Io` when the remote place cannot be had.
+pub fn remove_copies(
+    path: &Path,
+    rank: u32,
+    ranks: u32,
+    step: u64,
+) -> Result<RemovedCopies, Error> {
+    let folder = Folder::make(path, rank, ranks)?;
+    let mut removed = RemovedCopies::default();
+    if let Some(place) = folder.place()? {
+        let shelf = |remote| Shelf::of(Arc::new(remote), rank, ranks, PathBuf::new());
+        let opened = Remote::open(&place, &Options::default()).map_err(failed).map(shelf);
+        let found = opened.and_then(|shelf| shelf.remove(|one| one == step)).map_err(|cause| {
+            let message = format!(
+                "The copy of step {step} of rank {rank} in {place} cannot be removed, and with it \
+                 the step could come back: {cause} Nothing of it was removed here."
+            );
+            Error::new(cause.kind(), message).caused_by(cause)
+        })?;
+        removed.remote = (found > 0).then_some(place);
+    }
+    let partner = folder.path().join("partner");
+    if partner.is_dir() {
+        let opened = Remote::open(&partner.to_string_lossy(), &Options::default());
+        let kept = Arc::new(opened.map_err(failed)?);
+        for (other, of) in Shelf::ranks(&kept)? {
+            let shelf = Shelf::of(Arc::clone(&kept), other, of, PathBuf::new());
+            removed.kept += shelf.remove(|one| one == step)?;
+        }
+    }
+    Ok(removed)
 }
 
 #[cfg(test)]

@@ -11,8 +11,9 @@ pub const MOST_VALUES: usize = 1 << 20;
 /// The most bytes of a manifest.
 pub(crate) const MOST_BYTES: usize = MOST_VALUES + 1024;
 
-/// The version of the format that is written, and the only one that is read.
-const FORMAT: &str = "1";
+/// The versions of the format: of a part that is stored in full, and of one that is an increment.
+const FULL: &str = "1";
+const INCREMENT: &str = "2";
 
 const NAME: &str = "unspool-checkpoint";
 
@@ -24,6 +25,15 @@ impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
+}
+
+/// What a part that is stored as an increment builds on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Increment {
+    /// The step before, of the same run.
+    pub parent: u64,
+    /// The bytes of the frame of the increment.
+    pub bytes: u64,
 }
 
 /// What a manifest says.
@@ -43,6 +53,8 @@ pub struct Manifest {
     pub milliseconds: u64,
     /// When it was written, in seconds since 1970.
     pub written: u64,
+    /// What it builds on; `None` where it is stored in full.
+    pub increment: Option<Increment>,
     /// The small values of the application: JSON, which nothing here looks into.
     pub values: String,
 }
@@ -63,10 +75,16 @@ impl Manifest {
     /// The bytes of the file.
     #[must_use]
     pub fn render(&self) -> Vec<u8> {
-        let Manifest { step, rank, ranks, run, bytes, milliseconds, written, values } = self;
+        let Manifest { step, rank, ranks, run, bytes, milliseconds, written, values, .. } = self;
+        let (format, builds) = match self.increment {
+            None => (FULL, String::new()),
+            Some(Increment { parent, bytes }) => {
+                (INCREMENT, format!("parent {parent}\nstored {bytes}\n"))
+            }
+        };
         let text = format!(
-            "{NAME} {FORMAT}\nstep {step}\nrank {rank}\nranks {ranks}\nrun {run}\nbytes {bytes}\n\
-             milliseconds {milliseconds}\nwritten {written}\nvalues {}\n{values}\n",
+            "{NAME} {format}\nstep {step}\nrank {rank}\nranks {ranks}\nrun {run}\nbytes {bytes}\n\
+             milliseconds {milliseconds}\nwritten {written}\n{builds}values {}\n{values}\n",
             values.len()
         );
         let sum = checksum(text.as_bytes());
@@ -87,19 +105,21 @@ impl Manifest {
         let Some(version) = first.map(str::trim_start) else {
             return Err(wrong("it does not begin as a manifest does"));
         };
-        if version != FORMAT {
+        if ![FULL, INCREMENT].contains(&version) {
             let why = format!(
-                "it has format {version:?}, and only {FORMAT} is read here: use the Unspool that \
-                 wrote it"
+                "it has format {version:?}, and only {FULL} and {INCREMENT} are read here: use the \
+                 Unspool that wrote it"
             );
             return Err(ManifestError(why));
         }
-        let found = fields(text).ok_or_else(|| wrong("it is cut off or changed"))?;
+        let found =
+            fields(text, version == INCREMENT).ok_or_else(|| wrong("it is cut off or changed"))?;
         // There is one way to write each manifest: whatever else it holds is found here.
         if found.render() != bytes {
             return Err(wrong("its checksum is another one: it was changed"));
         }
-        if found.rank >= found.ranks || i64::try_from(found.step).is_err() {
+        let late = found.increment.is_some_and(|increment| increment.parent >= found.step);
+        if found.rank >= found.ranks || i64::try_from(found.step).is_err() || late {
             return Err(wrong("its numbers make no sense"));
         }
         Ok(found)
@@ -107,7 +127,7 @@ impl Manifest {
 }
 
 /// The fields of a text, without any check of what they say.
-fn fields(text: &str) -> Option<Manifest> {
+fn fields(text: &str, builds: bool) -> Option<Manifest> {
     let mut rest = text.split_once('\n')?.1;
     let mut next = |name: &str| -> Option<&str> {
         let (line, after) = rest.split_once('\n')?;
@@ -121,9 +141,16 @@ fn fields(text: &str) -> Option<Manifest> {
     let bytes = next("bytes")?.parse().ok()?;
     let milliseconds = next("milliseconds")?.parse().ok()?;
     let written = next("written")?.parse().ok()?;
+    let increment = match builds {
+        false => None,
+        true => {
+            let parent = next("parent")?.parse().ok()?;
+            Some(Increment { parent, bytes: next("stored")?.parse().ok()? })
+        }
+    };
     let length: usize = next("values")?.parse().ok()?;
     let values = rest.get(..length)?.to_owned();
-    Some(Manifest { step, rank, ranks, run, bytes, milliseconds, written, values })
+    Some(Manifest { step, rank, ranks, run, bytes, milliseconds, written, increment, values })
 }
 
 #[cfg(test)]
@@ -141,8 +168,21 @@ pub(crate) mod tests {
             bytes: 800,
             milliseconds: 53,
             written: 1_795_401_488,
+            increment: None,
             values: "{\"note\": \"a\\nb é\"}".into(),
         }
+    }
+
+    pub(crate) fn increment(step: u64, parent: u64) -> Manifest {
+        Manifest { increment: Some(Increment { parent, bytes: 40 }), ..sample(step) }
+    }
+
+    #[test]
+    fn an_increment_names_its_parent() {
+        let bytes = increment(300, 200).render();
+        assert!(bytes.starts_with(b"unspool-checkpoint 2\nstep 300\n"));
+        assert_eq!(Manifest::parse(&bytes), Ok(increment(300, 200)));
+        assert!(Manifest::parse(&increment(300, 300).render()).is_err());
     }
 
     #[test]
@@ -154,27 +194,31 @@ pub(crate) mod tests {
 
     #[test]
     fn every_cut_and_every_changed_byte_is_noticed() {
-        let whole = sample(300).render();
+        every_change_is_noticed(&sample(300).render());
+        every_change_is_noticed(&increment(300, 200).render());
+    }
+
+    fn every_change_is_noticed(whole: &[u8]) {
         for end in 0..whole.len() {
             assert!(Manifest::parse(&whole[..end]).is_err(), "{end}");
         }
         for place in 0..whole.len() {
             for bit in 0..8 {
-                let mut changed = whole.clone();
+                let mut changed = whole.to_vec();
                 changed[place] ^= 1 << bit;
                 assert!(Manifest::parse(&changed).is_err(), "{place} {bit}");
             }
         }
-        let longer = [&whole[..], b"\n"].concat();
+        let longer = [whole, b"\n"].concat();
         assert!(Manifest::parse(&longer).is_err());
     }
 
     #[test]
     fn a_later_format_is_told_by_its_name() {
         let text = String::from_utf8(sample(1).render()).unwrap();
-        let later = text.replacen("checkpoint 1", "checkpoint 2", 1);
+        let later = text.replacen("checkpoint 1", "checkpoint 3", 1);
         let why = Manifest::parse(later.as_bytes()).unwrap_err().to_string();
-        assert!(why.contains("format \"2\""), "{why}");
+        assert!(why.contains("format \"3\""), "{why}");
     }
 
     #[test]

@@ -24,6 +24,17 @@ pub(crate) fn parse_manifest(name: &str) -> Option<u64> {
     (name == manifest(step)).then_some(step)
 }
 
+/// The frame of a step, where it is an object of its own.
+pub(crate) fn frame(step: u64) -> String {
+    format!("step-{step}.frame")
+}
+
+/// The step of a frame's name.
+pub(crate) fn parse_frame(name: &str) -> Option<u64> {
+    let step = name.strip_prefix("step-")?.strip_suffix(".frame")?.parse().ok()?;
+    (name == frame(step)).then_some(step)
+}
+
 /// A manifest while it is written.
 pub(crate) fn unfinished(step: u64) -> String {
     format!("step-{step}.part")
@@ -46,6 +57,8 @@ mod tests {
         assert_eq!(parse_rank_folder(&rank_folder(12_345, 70_000)), Some((12_345, 70_000)));
         assert_eq!(parse_manifest("step-300.manifest"), Some(300));
         assert_eq!(parse_unfinished(&unfinished(7)), Some(7));
+        assert_eq!(parse_frame(&frame(7)), Some(7));
+        assert_eq!(parse_frame("step-07.frame"), None);
     }
 
     #[test]

@@ -26,6 +26,24 @@ pub trait Ranks {
     /// # Errors
     /// `Late` names the ranks that did not answer within `timeout`, as far as they are known.
     fn all_gather(&self, mine: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, Unanswered>;
+
+    /// Gives `mine` to rank `to` and returns what rank `from` gave to this one. All ranks call it
+    /// together, each as `to` and as `from` of one other. Unless it says otherwise, every message
+    /// goes to all ranks.
+    ///
+    /// # Errors
+    /// As of [`all_gather`](Self::all_gather).
+    fn pass(
+        &self,
+        mine: &[u8],
+        _to: u32,
+        from: u32,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, Unanswered> {
+        let all = self.all_gather(mine, timeout)?;
+        let given = all.into_iter().nth(from as usize);
+        given.ok_or_else(|| Unanswered::Late(vec![from]))
+    }
 }
 
 impl Unanswered {

@@ -67,7 +67,7 @@ pub use close::Unflushed;
 pub use coding::{AutoStats, CodecStats, Codecs, LaunchStats, RegionCoding};
 pub use error::{Error, ErrorKind};
 pub use gpu::On;
-pub use restore::RestoreTicket;
+pub use restore::{RestoreTicket, StoredFrame};
 pub use runtime::rates::rates_file;
 pub use save::{Checkpoint, SaveTicket};
 pub use settings::{DiskSettings, Settings};

@@ -45,6 +45,11 @@ pub struct Settings {
     pub check_codec: bool,
     /// Whether a checkpoint is discarded once its last expected restore is done. Default: no.
     pub discard_after_restore: bool,
+    /// Whether the order of restores is learned: what one iteration of a loop restored is announced
+    /// in the next, as by [`Spool::expect`](crate::Spool::expect), once it has saved as much. What
+    /// is announced otherwise goes first. Not with `discard_after_restore`, which would discard on
+    /// a guess. Default: no.
+    pub learn: bool,
     /// How room is made in the arenas. Default: Score's sliding window.
     pub policy: PolicyKind,
     /// The longest that one call waits unless its [`Wait`](crate::Wait) says otherwise.
@@ -97,6 +102,7 @@ impl Default for Settings {
             codec: Codecs::default(),
             check_codec: false,
             discard_after_restore: false,
+            learn: false,
             policy: PolicyKind::default(),
             timeout: Duration::from_secs(300),
             verify: true,

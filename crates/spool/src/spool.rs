@@ -16,7 +16,7 @@ use crate::close::{self, Unflushed};
 use crate::coding::{Codecs, RegionCoding, codings};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::Gpu;
-use crate::restore::RestoreTicket;
+use crate::restore::{RestoreTicket, StoredFrame};
 use crate::runtime::deferred;
 use crate::runtime::memory;
 use crate::runtime::shared::{Shared, check_open};
@@ -177,6 +177,24 @@ impl Spool {
         crate::restore::restore(self.shared(), version, wait)
     }
 
+    /// The bytes of a durable checkpoint as they are stored, for a copy of it elsewhere.
+    ///
+    /// # Errors
+    /// `Unknown` when no durable tier has it, `Io`, `Forked`, `Closed`.
+    pub fn stored(&self, version: i64) -> Result<StoredFrame, Error> {
+        StoredFrame::of(&self.shared, version)
+    }
+
+    /// Saves a checkpoint that is encoded already: `frame` has the bytes that
+    /// [`stored`](Self::stored) gave, of this version or of another spool. Returns its version.
+    ///
+    /// # Errors
+    /// `Corrupt` when they are not a whole frame; those of [`save`](Self::save).
+    pub fn adopt(&self, frame: &[u8], wait: &Wait<'_>) -> Result<i64, Error> {
+        memory::check_for_save(&self.shared)?;
+        crate::save::adopt(&self.shared, frame, wait)
+    }
+
     /// The regions of a saved checkpoint, without any I/O.
     ///
     /// # Errors
@@ -209,7 +227,14 @@ impl Spool {
 
     /// The checkpoint that is saved under `version`, with the lock held.
     fn find(&self, version: i64) -> Result<(MutexGuard<'_, State>, CheckpointId), Error> {
-        let state = self.shared.enter()?;
+        self.find_in(self.shared.enter()?, version)
+    }
+
+    fn find_in<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        version: i64,
+    ) -> Result<(MutexGuard<'a, State>, CheckpointId), Error> {
         if let Some(id) = state.driver.core().checkpoint(Version(version)) {
             return Ok((state, id));
         }
@@ -326,11 +351,12 @@ impl Spool {
     /// `Unknown`, `Discarded`, `NotYetSaved`, `ReadOnly`, `Io`, `Closed`, `Forked`.
     pub fn discard(&self, version: i64) -> Result<(), Error> {
         check_writable(&self.shared.settings, version, "discarded")?;
-        let lost = self.shared.enter()?.frames.take_unrecovered(version);
-        if let Some(lost) = lost {
+        let mut state = self.shared.enter()?;
+        if let Some(lost) = state.frames.take_unrecovered(version) {
+            drop(state);
             return recover::discard(&self.shared, version, lost);
         }
-        let (mut state, id) = self.find(version)?;
+        let (mut state, id) = self.find_in(state, version)?;
         let version = Version(version);
         self.shared.feed(&mut state, Event::Discard { version });
         state.forget_if_gone(version, id);

@@ -94,7 +94,8 @@ fn arrays_with_gaps_find_theirs() {
     ticket.commit().unwrap();
     assert_eq!(bench.counted(before), (1, 0));
     let mut ticket = spool.restore(0, &wait()).unwrap();
-    let target = array_of(&bench.application.upload(&vec![0; 300_000]).unwrap());
+    let room = bench.application.upload(&vec![0; 300_000]).unwrap();
+    let target = array_of(&room);
     ticket.get(0, &target, &bench.application.stream).unwrap();
     ticket.finish().unwrap();
     spool.close().unwrap();

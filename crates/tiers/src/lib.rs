@@ -3,7 +3,7 @@
 //! A [`Tier`] stores opaque bytes under a checkpoint's id; a stack is made of [`AnyTier`]s.
 //! [`Arena`] is a contiguous buffer whose places the core chooses; [`Disk`] keeps one file per
 //! frame, and small ones together. Limits, faults and throttling are wrappers of the same trait
-//! (see the crate `unspool-testkit`).
+//! (see the crate `unspool-testkit`). [`Process`] tells who opened something from a forked child.
 
 mod any;
 mod arena;
@@ -11,6 +11,7 @@ mod array;
 mod disk;
 mod error;
 mod gpu;
+mod process;
 #[cfg(test)]
 mod testing;
 mod tier;
@@ -21,5 +22,6 @@ pub use array::DeviceArray;
 pub use disk::{Disk, DiskIo, DiskMode, DiskOptions, FrameStart, LostFrame, Recovery};
 pub use error::{Progress, TierError};
 pub use gpu::{Gpu, failure_of};
+pub use process::Process;
 pub use tier::{Description, Stored, Tier};
 pub use unspool_cuda::{MemoryLeft, memory_left};

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A new directory that is removed with everything in it when the value is dropped.
 #[derive(Debug)]
@@ -20,11 +19,7 @@ impl Scratch {
     }
 
     fn in_directory(parent: PathBuf) -> Scratch {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = parent.join(format!("tiers-{}-{count}", std::process::id()));
-        fs::create_dir(&dir).unwrap();
-        Scratch(dir)
+        Scratch(tempfile::tempdir_in(parent).unwrap().keep())
     }
 
     /// The names in it, in order.

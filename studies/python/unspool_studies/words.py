@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 from unspool.cli import size_in_bytes
 
-__all__ = ["count_of", "counts_of", "size_of", "some_of", "words_of"]
+__all__ = ["ORDERS", "SIZES", "count_of", "counts_of", "size_of", "some_of", "words_of"]
+
+#: Orders of restores and sizes of checkpoints, as experiments have them.
+ORDERS = ("sequential", "reverse", "irregular")
+SIZES = ("uniform", "variable")
 
 
 def size_of(text: str) -> int:

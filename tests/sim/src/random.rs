@@ -33,6 +33,8 @@ pub enum Topic {
     Bytes,
     /// Compression of a save.
     Codec,
+    /// Whether restore orders are learned.
+    Learning,
 }
 
 impl Random {

@@ -87,6 +87,24 @@ fn every_further_hint_helps() {
 }
 
 #[test]
+fn an_order_that_is_learned_is_as_good_as_all_hints_from_the_second_iteration() {
+    for bytes in histories() {
+        for order in ORDERS {
+            let run = |hints, iterations| {
+                let scenario = Scenario::score(bytes.clone(), order, hints, PolicyKind::Score);
+                let every = scenario.every(milliseconds(40), milliseconds(40));
+                scenario::run(&Scenario { iterations, ..every })
+            };
+            let (first, learned) = (run(Hints::None, 1), run(Hints::Learned, 2));
+            let second = learned.blocked().since(first.blocked());
+            assert!(first.hits[0] < 100, "{order:?}: {first}");
+            assert!(learned.hits[0] >= first.hits[0] + 375, "{order:?}: {first}\n{learned}");
+            assert!(second.0 < first.blocked().0 / 20, "{order:?}: {first}\n{learned}");
+        }
+    }
+}
+
+#[test]
 fn a_history_that_fits_into_the_device_is_never_fetched() {
     let scenario = Scenario::score(
         scenario::uniform(32, 128 * MIB),

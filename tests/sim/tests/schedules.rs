@@ -32,6 +32,7 @@ fn plan(device: u64, host: u64, steps: Vec<Step>) -> Plan {
         seed: 0,
         config,
         machine,
+        learns: false,
         faults: Faults::none(),
         lives,
         codec: None,
@@ -88,8 +89,7 @@ fn random_schedules_lose_nothing_on_random_machines_that_fail() {
         let steps = script(&actions, 0, PACE, || 1 + random.below(stack::TYPICAL_BYTES));
         let lives = vec![Life { threads: vec![Script { steps }], crash_after: None }];
         let faults = faults::faults(&mut Random::of(seed, Topic::Faults, 8));
-        let plan =
-            Plan { seed, config, machine, faults, codec: None, lives, content: true, canary: None };
+        let plan = Plan { config, machine, faults, codec: None, lives, ..Plan::of_seed(seed) };
         restores += run_plan(plan).unwrap_or_else(|failure| panic!("{failure}")).restores.calls;
     }
     assert!(restores > 3000, "{restores} restores came to pass");

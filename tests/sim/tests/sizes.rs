@@ -30,6 +30,7 @@ fn plan(seed: u64, tiers: &[(TierKind, u64)]) -> Plan {
         seed,
         config: scenario.config,
         machine: scenario.machine,
+        learns: false,
         faults: Faults::none(),
         codec: Some(codec),
         lives: vec![Life { threads: vec![script], crash_after: None }],

@@ -1,7 +1,8 @@
 //! Wrappers of tiers for tests, and the conformance suite for every tier.
 //!
 //! Faults, gates, throttling and counting are wrappers of the same trait [`unspool_tiers::Tier`],
-//! so they can be nested: `Counting::new(Faulty::new(disk))`.
+//! so they can be nested: `Counting::new(Faulty::new(disk))`. An [`ObjectServer`] is an object
+//! store that goes wrong when it is told to.
 
 #![forbid(unsafe_code)]
 
@@ -9,8 +10,10 @@ pub mod conformance;
 mod counting;
 mod faulty;
 mod gated;
+mod objects;
 mod operation;
 mod pattern;
+pub mod programs;
 mod random;
 mod scratch;
 mod throttled;
@@ -18,6 +21,7 @@ mod throttled;
 pub use counting::{Counting, Counts};
 pub use faulty::{Fault, Faulty};
 pub use gated::{Gate, Gated};
+pub use objects::{Kind, ObjectServer, Wrong};
 pub use operation::Operation;
 pub use pattern::{Pattern, first_difference};
 pub use random::Random;

@@ -1,12 +1,14 @@
 //! A directory for one test.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
-/// A new directory that is removed with everything in it when the value is dropped.
+use tempfile::TempDir;
+
+/// A new directory that is removed with everything in it when the value is dropped. Its name is
+/// drawn by chance, because the number of a process comes back and what a killed one left is there.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch(TempDir);
 
 impl Scratch {
     /// Creates it in the directory for temporary files.
@@ -24,19 +26,16 @@ impl Scratch {
     /// When it cannot be created.
     #[must_use]
     pub fn in_directory(parent: &Path) -> Scratch {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = parent.join(format!("scratch-{}-{count}", std::process::id()));
-        match fs::create_dir(&dir) {
-            Ok(()) => Scratch(dir),
-            Err(error) => panic!("{} cannot be made: {error}", dir.display()),
+        match TempDir::new_in(parent) {
+            Ok(dir) => Scratch(dir),
+            Err(error) => panic!("no directory can be made in {}: {error}", parent.display()),
         }
     }
 
     /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// The names of its entries, in order.
@@ -45,7 +44,7 @@ impl Scratch {
     /// When it cannot be read.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.path()).into_iter().flatten().flatten();
         let mut names: Vec<String> =
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
@@ -56,11 +55,5 @@ impl Scratch {
 impl Default for Scratch {
     fn default() -> Scratch {
         Scratch::new()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -12,7 +12,9 @@ const GPU_CODEC: &str = "unspool-gpu-codec";
 const TIERS: &str = "unspool-tiers";
 const TRANSFER: &str = "unspool-transfer";
 const SPOOL: &str = "unspool";
+const REMOTE: &str = "unspool-remote";
 const RESTART: &str = "unspool-restart";
+const PAGING: &str = "unspool-paging";
 const WAVE: &str = "unspool-wave";
 const TESTKIT: &str = "unspool-testkit";
 const SIM: &str = "unspool-sim";
@@ -22,12 +24,17 @@ const INTERLEAVINGS: &str = "unspool-interleavings";
 const BENCHES: &str = "unspool-benches";
 const PYTHON: &str = "unspool-python";
 const C: &str = "unspool-c";
+const VELOC: &str = "unspool-veloc";
+const MESSAGES: &str = "unspool-messages";
+const RECORDER: &str = "unspool-recorder";
+const PAGER: &str = "unspool-pager";
 const STUDIES: &str = "unspool-studies";
 const XTASK: &str = "xtask";
 
 /// Everything but the bindings: what test beds and benchmarks may import.
 const ALL_BUT_BINDINGS: &[&str] = &[
-    CORE, SCHEDULE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER, SPOOL, RESTART, TESTKIT, SIM,
+    CORE, SCHEDULE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, REMOTE, TRANSFER, SPOOL, RESTART,
+    PAGING, TESTKIT, SIM,
 ];
 
 /// Who may import whom, as a normal or build dependency.
@@ -39,13 +46,19 @@ const TABLE: &[(&str, &[&str])] = &[
     (CUDA, &[VERIFY]),
     (GPU_CODEC, &[CODEC, CUDA]),
     (TIERS, &[CORE, CUDA, VERIFY]),
+    (REMOTE, &[CORE, TIERS]),
     (TRANSFER, &[CORE, CODEC, CUDA, TIERS]),
     (SPOOL, &[CORE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER]),
-    (RESTART, &[SPOOL, CODEC]),
+    (RESTART, &[SPOOL, CODEC, REMOTE]),
+    (PAGING, &[CORE, CODEC, TIERS]),
     (WAVE, &[]),
-    (STUDIES, &[WAVE]),
-    (PYTHON, &[SPOOL, RESTART, CORE, SCHEDULE, VERIFY, CODEC]),
+    (STUDIES, &[WAVE, CORE, SCHEDULE]),
+    (PYTHON, &[SPOOL, RESTART, PAGING, CORE, SCHEDULE, VERIFY, CODEC]),
     (C, &[SPOOL, RESTART, CORE, SCHEDULE, CODEC]),
+    (VELOC, &[SPOOL, RESTART, REMOTE, CODEC]),
+    (MESSAGES, &[CODEC]),
+    (RECORDER, &[MESSAGES]),
+    (PAGER, &[PAGING, CODEC]),
     (TESTKIT, ALL_BUT_BINDINGS),
     (SIM, ALL_BUT_BINDINGS),
     (FAKECUDA, &[CODEC, CORE]),

@@ -6,11 +6,12 @@ use crate::tree::{File, Tree};
 
 /// The folders that may use it. The spool's own tests and benchmarks do so as an application does,
 /// which gives it arrays by their addresses; a test of the codecs sets the processor's control
-/// register as other libraries do.
+/// register as other libraries do. Paging answers the page faults of memory that it maps.
 const ALLOWED: &[&str] = &[
     "crates/tiers",
     "crates/cuda",
     "crates/gpu_codec",
+    "crates/paging",
     "tests/gpu",
     "benches",
     "tests/fakecuda",
@@ -35,7 +36,7 @@ fn uses(file: &File) -> Vec<Finding> {
                 &file.path,
                 line,
                 "`unsafe`",
-                "it lives in crates/{tiers,cuda,gpu_codec}, bindings, studies and tests only",
+                "it lives in crates/{tiers,cuda,gpu_codec,paging}, bindings, studies and tests",
                 "Use a safe function of those crates, or add one there",
             )
         })

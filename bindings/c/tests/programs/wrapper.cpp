@@ -61,9 +61,41 @@ void threads_share_a_spool(unspool::spool &spool) {
     }
 }
 
+void a_run_goes_on(const std::string &path) {
+    const unspool::options options{
+        {"host", "1MiB"}, {"every", "10 steps"}, {"remote", (path + "-copies").c_str()}};
+    std::vector<float> u = values(0);
+    {
+        unspool::checkpointer run(path, options);
+        CHECK(!run.latest() && !run.restore({unspool::array(u, "u")}) && !run.due(3));
+        std::size_t saves = 0;
+        for (std::int64_t step = 1; step <= 25; step++) {
+            u = values(step);
+            saves += run.step(step, {unspool::array(u, "u")}, "step " + std::to_string(step));
+        }
+        run.flush(30);
+        CHECK(saves == 2 && run.latest() == 20 && !run.stopping());
+        CHECK(code_of([&] { run.save(20, {unspool::array(u, "u")}); }) == UNSPOOL_INVALID);
+        run.stop();
+        CHECK(run.step(26, {unspool::array(u, "u")}, std::string(5000, 'x')) && run.stopping());
+        run.close(30);
+    }
+    // The disk of the node is gone: the copy is taken.
+    CHECK(std::rename(path.c_str(), (path + "-gone").c_str()) == 0);
+    u = values(0);
+    unspool::checkpointer run(path, options);
+    CHECK(run.restore({unspool::array(u, "u")}) == 26 && u == values(25));
+    CHECK(run.values(26) == std::string(5000, 'x') && run.notes().empty());
+    CHECK(code_of([&] { run.values(7); }) == UNSPOOL_UNKNOWN);
+    run.close();
+}
+
 } // namespace
 
-int main() {
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        a_run_goes_on(argv[1]);
+    }
     unspool::spool spool({{"on", "cpu"}, {"device", "64KiB"}, {"host", "8MiB"}});
     std::array<std::complex<double>, 3> z{{{1, 2}, {3, 4}, {5, 6}}};
     const auto before = z;

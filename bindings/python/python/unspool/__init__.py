@@ -24,13 +24,16 @@ has DLPack, the buffer protocol or the CUDA array interface. All errors are `uns
 
 import atexit as _atexit
 
-from . import accumulate, codecs, errors, planning, schedules, stats, types
+from . import accumulate, advising, codecs, errors, planning, schedules, stats, types
 from ._adjoint import adjoint
 from ._doctor import doctor
+from ._paging import paged
 from ._restart import Checkpointer
+from ._tiled import tiled
 from ._types import Debug, Disk
 from ._unspool import Spool, __version__, trim
 from ._unspool import close_all as _close_all
+from .advising import advise
 from .codecs import Bound, NvComp, Zfp
 from .errors import Error
 from .planning import plan
@@ -47,13 +50,17 @@ __all__ = [
     "__version__",
     "accumulate",
     "adjoint",
+    "advise",
+    "advising",
     "codecs",
     "doctor",
     "errors",
+    "paged",
     "plan",
     "planning",
     "schedules",
     "stats",
+    "tiled",
     "trim",
     "types",
 ]

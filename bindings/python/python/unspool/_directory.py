@@ -1,4 +1,4 @@
-"""`unspool ls`, `verify`, `export`, `clean`, `rm`: checkpoints in a directory, seen from outside.
+"""`unspool ls`, `verify`, `export`, `copy`, `clean`, `rm`: checkpoints seen from outside.
 
 All but `clean` and `rm` open it for reading, so they work on a read-only file system, on what
 belongs to somebody else, and while a run still writes it.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,14 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from . import Disk, Spool
-from ._files import whole
-from ._restart.command import holds_run, list_run, remove_steps, verify_run
+from ._copying import copy
+from ._exporting import export
+from ._holdings import holds_history, reading
+from ._restart.command import (
+    Choose,
+    holds_copies,
+    holds_run,
+    list_run,
+    remove_steps,
+    verify_run,
+)
+from ._restart.core import Chains, RestartCore
+from ._restart.parts import whole
 from ._trees import REGION
 from .errors import (
-    ArrayError,
     CorruptCheckpointError,
     LostCheckpointError,
-    MissingLibraryError,
     OptionError,
     StorageError,
     UnknownVersionError,
@@ -39,22 +47,28 @@ VERSIONS = """Versions are numbers and ranges as in Python, with commas between 
 are version 3, those from 10 to 19, and every fifth one. Write --versions=-1 for a negative one."""
 
 
+STEPS = """Steps are numbers and ranges as in Python, with commas between them: `3,10:20,0::5`, and
+`:` for all. PATH is the folder of a run that a Checkpointer has saved, or, but for rm, a durable
+directory of a spool; a step is a version there. Options come first, and then --, where STEPS begin
+with a minus."""
+
+
 def add_commands(commands: Any) -> None:
     """Adds the commands to the subparsers of `unspool`."""
     adding: tuple[tuple[str, str, Callable[[argparse.Namespace], int]], ...] = (
         ("ls", "list the checkpoints in a directory", _ls),
         ("verify", "read every checkpoint in a directory and say which are damaged", _verify),
-        ("export", "write checkpoints of a directory as .npz files", _export),
         ("clean", "remove what killed runs left in a directory, or checkpoints", _clean),
     )
+    kind: Callable[[str], Path | str]
     for name, text, command in adding:
         parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        parser.add_argument("directory", metavar="DIR", type=Path, help="where the checkpoints are")
+        kind, where = Path, "where the checkpoints are"
+        if name == "ls":
+            kind, where = _place, f"{where}: a directory, or a remote place such as s3://bucket/run"
+        parser.add_argument("directory", metavar="DIR", type=kind, help=where)
         if name in ("ls", "verify"):
             parser.add_argument("--json", action="store_true", help="print JSON")
-        if name == "export":
-            parser.add_argument("out", metavar="OUT", type=Path, help="where the files are written")
-            parser.add_argument("--overwrite", action="store_true", help="replace files")
         if name == "clean":
             parser.add_argument(
                 "--lost", action="store_true", help="discard what is listed as lost"
@@ -65,14 +79,47 @@ def add_commands(commands: Any) -> None:
         parser.epilog = VERSIONS
         parser.set_defaults(command=command)
     text = "remove checkpoints of a run that a Checkpointer has saved"
-    parser = commands.add_parser("rm", help=text, description=f"{text.capitalize()}.")
-    parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of the run")
+    removing = _add_taking(commands, "rm", text, remove_steps)
+    removing.add_argument(
+        "--keep-copies",
+        action="store_true",
+        help="leave those in the remote place and of partners, from which a step can come back",
+    )
+    text = "write checkpoints as files: .npz, .h5, .zarr, .safetensors"
+    exporting = _add_taking(commands, "export", text, export)
+    exporting.add_argument(
+        "-o",
+        dest="out",
+        metavar="FILE",
+        required=True,
+        help="its end says the format; {step} in it stands for the step",
+    )
+    copying = _add_taking(commands, "copy", "copy checkpoints into another folder", copy)
+    copying.add_argument("to", metavar="DEST", type=Path, help="that folder")
+    for parser in (exporting, copying):
+        parser.add_argument("--force", action="store_true", help="replace what is there")
+
+
+def _add_taking(
+    commands: Any, name: str, text: str, command: Callable[[argparse.Namespace, Choose], int]
+) -> argparse.ArgumentParser:
+    """A command on checkpoints that are named."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=f"{text.capitalize()}.", epilog=STEPS
+    )
+    parser.add_argument("directory", metavar="PATH", type=Path, help="the folder that has them")
     parser.add_argument("steps", metavar="STEPS", help="these, as in 300 or 100:200")
-    parser.set_defaults(command=lambda options: remove_steps(options, _steps))
+    parser.set_defaults(command=lambda options: command(options, _steps))
+    return parser
+
+
+def _place(text: str) -> Path | str:
+    """A directory, or an address as it is."""
+    return text if "://" in text else Path(text)
 
 
 def _ls(options: argparse.Namespace) -> int:
-    if holds_run(options.directory):
+    if holds_copies(options.directory) or holds_run(options.directory):
         return list_run(options, _steps)
     with _reading(options.directory) as spool:
         found = {v: _described(spool, v) for v in _chosen(spool, options.versions)}
@@ -129,8 +176,9 @@ def _verify(options: argparse.Namespace) -> int:
     with _reading(options.directory) as spool:
         versions = _chosen(spool, options.versions)
         damaged = spool.lost()
+        chains = RestartCore.chains(spool)
         for version in versions:
-            if why := _fault(spool, version):
+            if why := _fault(spool, version, chains):
                 damaged[version] = why
     damaged = dict(sorted(damaged.items()))
     if options.json:
@@ -141,10 +189,10 @@ def _verify(options: argparse.Namespace) -> int:
     return DAMAGED if damaged else 0
 
 
-def _fault(spool: Spool, version: int) -> str | None:
+def _fault(spool: Spool, version: int, chains: Chains) -> str | None:
     """What is wrong with a checkpoint, after all of it was read."""
     try:
-        with spool.reading(version):
+        with whole(spool, version, chains) as there, there.reading(version):
             return None
     except UnknownVersionError:
         # Its writer discarded it meanwhile.
@@ -153,58 +201,11 @@ def _fault(spool: Spool, version: int) -> str | None:
         return str(why)
 
 
-def _export(options: argparse.Namespace) -> int:
-    with _reading(options.directory) as spool:
-        versions = _chosen(spool, options.versions)
-        options.out.mkdir(parents=True, exist_ok=True)
-        files = {version: options.out / f"{version}.npz" for version in versions}
-        there = [str(file) for file in files.values() if file.exists()]
-        if there and not options.overwrite:
-            more = f" and {len(there) - 1} more" if len(there) > 1 else ""
-            raise OptionError(f"{there[0]}{more} would be replaced: --overwrite allows it")
-        done = [_write(spool, version, file) for version, file in files.items()]
-        lost = spool.lost()
-    print(f"{_counted(sum(done))} written to {options.out}")
-    if failed := len(done) - sum(done) + len(lost):
-        print(f"unspool export: {failed} could not be written", file=sys.stderr)
-        _print_lost(lost, sys.stderr)
-    return DAMAGED if failed else 0
-
-
-def _write(spool: Spool, version: int, file: Path) -> bool:
-    """Whether a checkpoint was written; why not is on standard error."""
-    import numpy as np
-
-    try:
-        parts = spool._load_parts(version)
-    except (
-        ArrayError,
-        CorruptCheckpointError,
-        LostCheckpointError,
-        MissingLibraryError,
-        StorageError,
-        UnknownVersionError,
-    ) as why:
-        print(f"unspool export: {why}", file=sys.stderr)
-        return False
-    if REGION in parts:
-        parts[REGION] = np.array(parts[REGION].decode())
-    # As numpy.savez, which takes no array of the name "file".
-    with whole(file) as part, part.open("wb") as stream:
-        from zipfile import ZipFile
-
-        with ZipFile(stream, "w") as archive:
-            for name, values in parts.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, np.asarray(values), allow_pickle=False)
-    return True
-
-
 def _clean(options: argparse.Namespace) -> int:
     _check_directory(options.directory)
     before = _files(options.directory)
     gone: list[int] = []
-    if _holds_history(options.directory):
+    if holds_history(options.directory):
         # Opening it for writing removes what an earlier run left unfinished.
         disk = Disk(options.directory, durable=True)
         with _quiet(), Spool(on="cpu", disk=disk) as spool:
@@ -239,17 +240,15 @@ def _files(directory: Path) -> dict[Path, int]:
 
 @contextmanager
 def _reading(directory: Path) -> Iterator[Spool]:
-    """A history for reading. What is lost in it is not warned of: the commands say it.
+    """A history for reading.
 
     Raises:
         OptionError: there is none.
     """
     _check_directory(directory)
-    if not _holds_history(directory):
+    if not holds_history(directory):
         raise OptionError(_no_history(directory))
-    with _quiet():
-        spool = Spool(on="cpu", disk=Disk(directory, mode="r"))
-    with spool:
+    with reading(directory) as spool:
         yield spool
 
 
@@ -263,13 +262,6 @@ def _quiet() -> Iterator[None]:
 def _check_directory(directory: Path) -> None:
     if not directory.is_dir():
         raise OptionError(f"{directory} is not a directory")
-
-
-def _holds_history(directory: Path) -> bool:
-    names = ("unspool.manifest", "unspool.lock")
-    patterns = ("frame-*", "pack-*")
-    there = any((directory / name).exists() for name in names)
-    return there or any(any(directory.glob(pattern)) for pattern in patterns)
 
 
 def _no_history(directory: Path) -> str:

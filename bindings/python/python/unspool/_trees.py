@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .errors import ArrayError
@@ -30,12 +30,21 @@ _PLAIN = (type(None), bool, int, float, str)
 _KINDS: dict[Any, str] = {dict: "dict", list: "list", tuple: "tuple"}
 
 
+class Apart:
+    """A tree that was taken apart: its arrays by name, and its text, if names alone do not do."""
+
+    def __init__(self, arrays: Mapping[str, Any], text: bytes | None) -> None:
+        self.arrays, self.text = arrays, text
+
+
 def flatten(tree: Any) -> tuple[list[tuple[str, Any]], bytes | None]:
     """The arrays of a tree by name, and its text; no text for what names alone say.
 
     Raises:
         ArrayError: something in it is neither an array nor what a text can say.
     """
+    if type(tree) is Apart:
+        return list(tree.arrays.items()), tree.text
     if type(tree) is dict and tree and all(type(key) is str for key in tree):
         values = tree.values()
         if not any(is_tree(value) for value in values) and REGION not in tree:
@@ -53,6 +62,7 @@ def is_tree(value: Any) -> bool:
         kind in _PLAIN
         or kind in _KINDS
         or kind is complex
+        or kind is Apart
         or _is_record(kind)
         or kind.__module__.startswith("xarray.")
     )

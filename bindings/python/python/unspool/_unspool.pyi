@@ -40,6 +40,8 @@ class Spool:
             `"auto"` takes a share of what is free; `repr` and `stats` say how much that was.
         discard_after_restore: discard each checkpoint when it was restored and no further restore
             of it is expected.
+        learn: announce restores as `expect` does, from what earlier iterations of a loop restored;
+            what `expect` itself announces goes first.
         timeout: the longest that one call waits, in seconds.
         verify: compare the checksum of what is read back from disk.
         trace: keep what happened when, for `write_trace`.
@@ -73,6 +75,7 @@ class Spool:
         disk: _Path | tuple[_Path, _Size] | Disk | None = None,
         *,
         discard_after_restore: bool = False,
+        learn: bool = False,
         timeout: float = 300.0,
         verify: bool = True,
         trace: bool = False,
@@ -476,6 +479,10 @@ class Spool:
     def discard_after_restore(self) -> bool:
         """Whether the spool was opened with `discard_after_restore`."""
 
+    @property
+    def learn(self) -> bool:
+        """Whether the spool was opened with `learn`."""
+
     def __getitem__(self, version: SupportsIndex, /) -> Any:
         """As `load(version)`."""
 
@@ -639,6 +646,8 @@ def size_in_bytes(text: str, /) -> int:
     what to write instead, as the end of a sentence.
     """
 
+def duration_in_seconds(text: str) -> float: ...
+def automatic_rule(ranks: int) -> tuple[float, float]: ...
 def examine(
     disk: str | None, cuda: bool, measure: bool, folders: Sequence[str], limit: float
 ) -> dict[str, Any]:
@@ -653,24 +662,14 @@ def codecs_of(value: Any, place: str) -> tuple[Codec, dict[str, Codec]]:
     as it is written shortest.
     """
 
-def codec_room(dtype: str, shape: Sequence[int], codec: Any, outer: str | None) -> int:
-    """The most bytes that `codec_encode` may write."""
-
+def codec_room(dtype: str, shape: Sequence[int], codec: Any, outer: str | None) -> int: ...
 def codec_encode(
     source: Any, dtype: str, shape: Sequence[int], codec: Any, outer: str | None, target: Any
-) -> tuple[str, int, _Errors, bool]:
-    """Encodes dense bytes into `target`: what made the bytes and how many they are; number of
-    values, largest and root mean square error, and outliers; whether the bytes are packed, which
-    they are not where that would not make them fewer.
-    """
-
-def codec_checksum(data: Any) -> int:
-    """The checksum of encoded bytes, as frames have one."""
-
+) -> tuple[str, int, _Errors, bool]: ...
+def codec_checksum(data: Any) -> int: ...
 def codec_decode(
     stored: Any, dtype: str, shape: Sequence[int], codec: Any, outer: str | None, target: Any
-) -> None:
-    """The inverse of `codec_encode`."""
+) -> None: ...
 
 _Word = tuple[int, int, int, str | None]
 
@@ -770,6 +769,9 @@ class Uses:
 
 # What `unspool.Checkpointer` is made of; its methods are in `_restart/core.py`.
 RestartCore: Any
+# What the arrays of `unspool.paged` are made over, and a part of it that stays.
+PagedMemory: Any
+PagedPin: Any
 
 def trace_text(words: Iterable[_Word]) -> str:
     """A schedule in GPUZIP's text format, which has no tiers and no discards.
@@ -790,3 +792,9 @@ def forecast(
 
     `sample`: a shorter schedule of the same shape, run instead of one that is too long.
     """
+
+# What `unspool.jax` is made of.
+def jax_handlers() -> list[tuple[str, int, int]]: ...
+def jax_loop(spools: Sequence[Spool], codec: Any = None) -> int: ...
+def jax_forget(spool: Spool | None = None) -> int: ...
+def jax_drop(number: int) -> None: ...

@@ -104,10 +104,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     plan = commands.add_parser("plan", help="say which schedule of an adjoint is fastest")
     _add_plan(plan)
+    advise = commands.add_parser("advise", help="say how a long job should keep its checkpoints")
+    _add_advise(advise)
     accumulate = commands.add_parser("accumulate", help="say what to compress, and what together")
     _add_accumulate(accumulate)
     doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
     _add_doctor(doctor)
+    paging = commands.add_parser("paging", help="say what paging would bring for some bytes")
+    _add_paging(paging)
     add_commands(commands)
     for name, text in STUDIES.items():
         commands.add_parser(name, help=f"{text} (unspool-studies)")
@@ -128,8 +132,28 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=command)
 
 
+def _add_advise(parser: argparse.ArgumentParser) -> None:
+    from unspool._advise.options import add_options
+
+    add_options(parser)
+
+    def command(options: argparse.Namespace) -> int:
+        from unspool._advise.command import run_command
+
+        return run_command(options)
+
+    parser.set_defaults(command=command)
+
+
 def _add_accumulate(parser: argparse.ArgumentParser) -> None:
     from unspool.accumulate.command import add_options, run_command
+
+    add_options(parser)
+    parser.set_defaults(command=run_command)
+
+
+def _add_paging(parser: argparse.ArgumentParser) -> None:
+    from unspool._paging.command import add_options, run_command
 
     add_options(parser)
     parser.set_defaults(command=run_command)

@@ -17,6 +17,7 @@ __all__ = [
     "LostCheckpointError",
     "MissingLibraryError",
     "OptionError",
+    "RefusedError",
     "ScheduleError",
     "StorageError",
     "UnknownVersionError",
@@ -100,6 +101,10 @@ class OptionError(Error, ValueError, TypeError):
     Raised also for what a spool cannot do at all: it cannot be copied, pickled or sent to another
     process.
     """
+
+
+class RefusedError(Error, OSError):
+    """The machine does not let this process do it; the text names the call and what it needs."""
 
 
 class ScheduleError(Error, ValueError):

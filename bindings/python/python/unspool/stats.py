@@ -19,9 +19,11 @@ __all__ = [
     "DirectionStats",
     "Lead",
     "LinkStats",
+    "PagingStats",
     "Stall",
     "Stats",
     "TierStats",
+    "TiledStats",
 ]
 
 
@@ -296,7 +298,7 @@ class Stats:
         """All figures as nested dictionaries, lists and numbers, ready for `json.dump`; None for
         what is not finite.
         """
-        found: dict[str, Any] = _plain(dataclasses.asdict(self))
+        found: dict[str, Any] = plain(dataclasses.asdict(self))
         return found
 
     def __str__(self) -> str:
@@ -313,11 +315,12 @@ class Stats:
         return "\n\n".join(blocks)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Dictionaries, lists and numbers as JSON knows them: None for what is not finite."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -472,3 +475,90 @@ def time(seconds: float) -> str:
         if seconds >= factor:
             return f"{seconds / factor:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
     return "0 s" if seconds == 0 else f"{seconds * 1e9:.3g} ns"
+
+
+@dataclass(frozen=True, slots=True)
+class PagingStats:
+    """What paging has done for one array, from `PagedArray.paging()`. Bytes are those of the array
+    unless they are said to be stored ones.
+
+    Attributes:
+        bytes: bytes of the array.
+        resident_limit: the most of them that may be in memory; all, where it is not paged.
+        resident: those that are in memory now, as the kernel counts.
+        chunk_bytes: bytes that are moved at a time; 0 where it is not paged.
+        kernel_faults: whether system calls may be given a part that is not in memory.
+        faults: times that a thread waited for a part, or to be let write to it for the first time.
+        write_faults: of these, the first writes to a chunk since it was loaded.
+        late: of these, those for a chunk that was being loaded ahead and was not there yet.
+        wait_seconds: from taking in a fault to its answer, over all threads.
+        loads: chunks that were loaded.
+        loads_ahead: of these, ahead of the program.
+        ahead_hits: of these, those that the program has come to.
+        evictions: chunks that were evicted.
+        dropped_clean: of these, those that had not changed and were not encoded again.
+        refusals: evictions that failed: the chunk stayed, and memory may be over its limit.
+        lost: chunks whose bytes could not be had back.
+        bytes_encoded: bytes that were encoded.
+        bytes_stored: stored bytes that were made of them.
+        bytes_decoded: bytes that were decoded.
+        lossy_most: the most often that one chunk was encoded with a bound: no value is farther from
+            the one that was written than so many times the bound.
+        stored_in_memory: stored bytes in memory now.
+        stored_on_disk: stored bytes on the disk now.
+        order: `"given"`, `"detected"`, or None where no order is gone by.
+        last_refusal: why the last eviction failed; empty when none did.
+    """
+
+    bytes: int
+    resident_limit: int
+    resident: int
+    chunk_bytes: int
+    kernel_faults: bool
+    faults: int
+    write_faults: int
+    late: int
+    wait_seconds: float
+    loads: int
+    loads_ahead: int
+    ahead_hits: int
+    evictions: int
+    dropped_clean: int
+    refusals: int
+    lost: int
+    bytes_encoded: int
+    bytes_stored: int
+    bytes_decoded: int
+    lossy_most: int
+    stored_in_memory: int
+    stored_on_disk: int
+    order: str | None
+    last_refusal: str
+
+    @property
+    def factor(self) -> float:
+        """Bytes that were encoded for each stored byte that was made of them; 1 at first."""
+        return self.bytes_encoded / self.bytes_stored if self.bytes_stored else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TiledStats:
+    """What was done with the tiles of one array, from `TiledArray.stats()`.
+
+    Attributes:
+        tiles: the number of its tiles.
+        never_written: of these, those that still hold what they were filled with.
+        reads: tiles that were read.
+        writes: tiles that were written.
+        lossy_most: the most often that one tile was encoded with a bound since it was written
+            without being read. With `Bound(abs=...)`, a value that no block changes is at most so
+            many bounds from the one that was written. 0 where nothing is lost.
+        corrections: times that what was announced was not what came, and was announced once more.
+    """
+
+    tiles: int
+    never_written: int
+    reads: int
+    writes: int
+    lossy_most: int
+    corrections: int

@@ -7,4 +7,4 @@ mod spec;
 
 pub use lone::register;
 pub use named::{UnseenNames, check};
-pub use spec::{codecs, made_by};
+pub use spec::{codecs, made_by, spec};

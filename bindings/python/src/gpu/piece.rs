@@ -47,6 +47,14 @@ impl DevicePiece {
         DevicePiece { array: lent, stream: work.stream(), after }
     }
 
+    /// `bytes` bytes at an address of device `ordinal`, whose owner orders all that it does with
+    /// them, also their reuse, after what is on `stream`.
+    pub fn dense(ordinal: u32, address: u64, bytes: u64, stream: usize) -> DevicePiece {
+        // SAFETY: the memory stays allocated until the work on `stream` is done.
+        let array = unsafe { DeviceArray::dense(ordinal, address, bytes) };
+        DevicePiece { array, stream, after: AfterCopy::Nothing }
+    }
+
     /// The array.
     pub fn array(&self) -> &DeviceArray {
         &self.array

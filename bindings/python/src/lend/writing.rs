@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use unspool::gpu::{DeviceArray, Gpu, Stream};
-use unspool::{Dtype, Error, Region, RegionSpec, SaveTicket, TierKind, Wait};
+use unspool::{Dtype, Error, Head, Region, RegionSpec, SaveTicket, TierKind, Wait};
 
 use super::block::Block;
 use super::items::Items;
@@ -44,7 +44,8 @@ struct Open {
     ticket: SaveTicket,
     block: Arc<Block>,
     temporary: Vec<Temporary>,
-    /// Memory in the place of regions that are encoded when the block is left.
+    /// Memory in the place of regions that are encoded, or copied to a slower tier, when the block
+    /// is left.
     plain: Vec<(usize, Arc<FixedMemory>)>,
     /// What was given to the user of the block.
     given: Vec<Py<PyAny>>,
@@ -180,7 +181,9 @@ impl Writing {
                 Some(room) => (room.as_mut_ptr().expose_provenance(), keep),
                 None => return Err(self.too_large(py)),
             },
-            None if open.ticket.head().is_encoded() => {
+            // Encoded when the block is left, or put into a slower tier: there is no room in the
+            // fastest one that could be made at the moment.
+            None if self.fits(py, open.ticket.head())? => {
                 let memory = Arc::new(FixedMemory::new(items.bytes));
                 open.plain.push((index, Arc::clone(&memory)));
                 (memory.address(), memory)
@@ -206,7 +209,7 @@ impl Writing {
                 DeviceBuffer::new(gpu.clone(), span.address(), items, false, (keep, block));
             return Ok(Bound::new(py, buffer)?.into_any());
         }
-        if !self.fits(py, open.ticket.head().payload_bytes)? {
+        if !self.fits(py, open.ticket.head())? {
             return Err(self.too_large(py));
         }
         let made =
@@ -218,11 +221,15 @@ impl Writing {
         Ok(Bound::new(py, buffer)?.into_any())
     }
 
-    /// Whether a checkpoint of so many bytes can be in the device tier at all.
-    fn fits(&self, py: Python<'_>, bytes: u64) -> PyResult<bool> {
+    /// Whether a checkpoint can be in the fastest memory tier at all, or is encoded in main memory,
+    /// where it may be as large as that is.
+    fn fits(&self, py: Python<'_>, head: &Head) -> PyResult<bool> {
+        if self.place.gpu.is_none() && head.is_encoded() {
+            return Ok(true);
+        }
         let stats = detached(py, None, || self.place.spool.stats())?;
-        let device = stats.tiers.iter().find(|tier| tier.kind == TierKind::Device);
-        Ok(device.is_some_and(|tier| bytes <= tier.capacity))
+        let fastest = stats.tiers.iter().find(|tier| tier.kind != TierKind::Disk);
+        Ok(fastest.is_some_and(|tier| head.payload_bytes <= tier.capacity))
     }
 
     /// The fastest tier is too small to compute in.
@@ -312,9 +319,10 @@ impl Writing {
             match stream {
                 stream if !given_up => {
                     // A GPU computes in memory of its own where its tier is full at the moment.
+                    // What is copied when the block is left, nobody else has.
                     let sealed = match stream {
-                        None => self.place.written.seal(&mut open.ticket),
-                        Some(_) => None,
+                        None if open.plain.is_empty() => self.place.written.seal(&mut open.ticket),
+                        _ => None,
                     };
                     open.commit(stream.as_ref())?;
                     self.place.written.keep(self.version, sealed);

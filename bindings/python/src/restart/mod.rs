@@ -1,16 +1,21 @@
-//! The class `_unspool.RestartCore`: what `unspool.Checkpointer` is made of.
+//! The class `_unspool.RestartCore`: what `unspool.Checkpointer` is made of, and what reads what it
+//! has stored as increments.
 
-mod options;
+pub(crate) mod options;
 mod ranks;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use unspool::Wait;
-use unspool_restart::{Checkpointer, Listed, Outcome, Settings, find, list, remove};
+use unspool_restart::{
+    Chains, Checkpointer, Listed, Manifest, Outcome, RemoteSettings, Settings, find, list,
+    list_remote, remove, remove_copies,
+};
 
 use self::ranks::PyRanks;
 use crate::errors::from_spool;
@@ -54,9 +59,13 @@ impl fmt::Display for Unopened {
 
 #[pymethods]
 impl RestartCore {
-    /// `make`: opens a durable `unspool.Spool` in the directory that it is given.
+    /// `make`: opens a durable `unspool.Spool` in the directory that it is given, and one without a
+    /// disk where that is None.
     #[new]
-    #[pyo3(signature = (path, ranks, make, *, every, keep, stops, limit, mtbf, share, timeout))]
+    #[pyo3(signature = (
+        path, ranks, make, *, every, keep, stops, limit, mtbf, share, timeout, remote,
+        remote_every, partner, increments
+    ))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(
         py: Python<'_>,
@@ -70,12 +79,23 @@ impl RestartCore {
         mtbf: Option<&Bound<'_, PyAny>>,
         share: f64,
         timeout: f64,
+        remote: Option<String>,
+        remote_every: &Bound<'_, PyAny>,
+        partner: Option<&Bound<'_, PyAny>>,
+        increments: &Bound<'_, PyAny>,
     ) -> PyResult<RestartCore> {
+        let increments = options::increments(increments)?;
         let ranks = PyRanks::of(py, ranks)?;
         let rule = options::rule(every, mtbf, share, unspool_restart::Ranks::size(&ranks))?;
         let limit = limit.map(|limit| options::time("limit", limit)).transpose()?;
         let timeout = crate::options::timeout(py, timeout)?;
-        let settings = Settings { path, rule, keep: keep.max(1), stops, limit, timeout };
+        let partner = partner.map(|every| options::every("partner", every)).transpose()?;
+        let remote_every = options::every("remote_every", remote_every)?;
+        let remote = remote
+            .map(|place| RemoteSettings { every: remote_every, ..RemoteSettings::new(place) });
+        let keep = keep.max(1);
+        let settings =
+            Settings { path, rule, keep, stops, limit, timeout, remote, partner, increments };
         guarded(py, || {
             let opened = py.detach(|| {
                 Checkpointer::open(settings, &ranks, |data| -> Result<_, Unopened> {
@@ -103,6 +123,22 @@ impl RestartCore {
     fn take_failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let failure = self.checkpointer.take_failure()?;
         Some(from_spool(py, &failure, None).into_value(py).into_any())
+    }
+
+    /// What went wrong with copies beyond the machine and was not told yet: a text, or None.
+    fn take_copy_failure(&self) -> Option<String> {
+        self.checkpointer.take_copy_failure().map(|failure| failure.message().to_owned())
+    }
+
+    /// How far the copies beyond the machine are: a dictionary, or None.
+    fn copies<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(copies) = self.checkpointer.copies() else { return Ok(None) };
+        let fields = PyDict::new(py);
+        fields.set_item("place", copies.place)?;
+        fields.set_item("steps", copies.steps)?;
+        fields.set_item("copying", copies.copying)?;
+        fields.set_item("skipped", copies.skipped)?;
+        Ok(Some(fields))
     }
 
     fn stop(&self) {
@@ -143,6 +179,30 @@ impl RestartCore {
     #[pyo3(signature = (unreadable=Vec::new()))]
     fn candidate(&self, py: Python<'_>, unreadable: Vec<u64>) -> PyResult<Option<u64>> {
         self.talking(py, None, |_| self.checkpointer.candidate(&unreadable, &self.ranks))
+    }
+
+    /// Fetches this rank's part of `step` where only the remote place has it.
+    fn ready(&self, py: Python<'_>, step: u64) -> PyResult<()> {
+        self.talking(py, None, |wait| self.checkpointer.ready(step, wait))
+    }
+
+    /// The spool to restore `step` from, when it is ready: None for the one that `make` has opened,
+    /// else one that is to be closed.
+    fn reading(&self, py: Python<'_>, step: u64) -> PyResult<Option<Spool>> {
+        let own = self.checkpointer.spool();
+        let found = self.talking(py, None, |wait| self.checkpointer.reading(step, wait))?;
+        Ok((!Arc::ptr_eq(&found, own)).then(|| Spool::over(found)))
+    }
+
+    /// The checkpoints of any durable spool.
+    #[staticmethod]
+    fn chains(spool: &Bound<'_, Spool>) -> RestartChains {
+        RestartChains(Mutex::new(Chains::of(spool.get().shared())))
+    }
+
+    /// Fetches it in place of what is here; whether the remote place has it.
+    fn fetch(&self, py: Python<'_>, step: u64) -> PyResult<bool> {
+        self.talking(py, None, |wait| self.checkpointer.fetch(step, wait))
     }
 
     /// `outcome`: `"restored"`, `"unreadable"` or `"refused"`.
@@ -187,12 +247,14 @@ impl RestartCore {
 
     /// The checkpoints in a folder, and sentences about what is damaged there.
     #[staticmethod]
-    fn listed(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<Bound<'_, PyDict>>, Vec<String>)> {
-        guarded(py, || {
-            let (listed, damaged) = detached(py, None, || list(&path))?;
-            let listed = listed.iter().map(|one| described(py, one)).collect::<PyResult<_>>()?;
-            Ok((listed, damaged))
-        })
+    fn listed(py: Python<'_>, path: PathBuf) -> PyResult<ListedWord<'_>> {
+        guarded(py, || described_all(py, detached(py, None, || list(&path))?))
+    }
+
+    /// The checkpoints in a remote place, and sentences about what is damaged there.
+    #[staticmethod]
+    fn listed_remote(py: Python<'_>, place: String) -> PyResult<ListedWord<'_>> {
+        guarded(py, || described_all(py, detached(py, None, || list_remote(&place))?))
     }
 
     /// All parts of a checkpoint: rank, number of ranks, step, values, and the directory of arrays.
@@ -209,12 +271,58 @@ impl RestartCore {
         })
     }
 
+    /// The bytes of a manifest for a copy of its part that is stored in full; as they are where
+    /// they are not those of a manifest.
+    #[staticmethod]
+    fn in_full<'py>(py: Python<'py>, manifest: &[u8]) -> Bound<'py, PyBytes> {
+        let full =
+            Manifest::parse(manifest).map(|one| Manifest { increment: None, ..one }.render());
+        PyBytes::new(py, full.as_deref().unwrap_or(manifest))
+    }
+
+    /// Removes the copies by which a rank's part of a step could come back: the number of those
+    /// that it kept for others, and the remote place that had its own, or None.
+    #[staticmethod]
+    fn remove_copies(
+        py: Python<'_>,
+        path: PathBuf,
+        rank: u32,
+        ranks: u32,
+        step: u64,
+    ) -> PyResult<(usize, Option<String>)> {
+        guarded(py, || {
+            let removed = detached(py, None, || remove_copies(&path, rank, ranks, step))?;
+            Ok((removed.kept, removed.remote))
+        })
+    }
+
     /// Makes one rank's part of a step count no more.
     #[staticmethod]
     fn remove(py: Python<'_>, path: PathBuf, rank: u32, ranks: u32, step: u64) -> PyResult<()> {
         guarded(py, || detached(py, None, || remove(&path, rank, ranks, step)))
     }
 }
+
+/// The checkpoints of a durable spool, put together one after the other.
+#[pyclass(frozen, module = "unspool._unspool")]
+struct RestartChains(Mutex<Chains>);
+
+#[pymethods]
+impl RestartChains {
+    /// A spool that has a version in full and is to be closed; None where it lies there in full.
+    fn put_together(&self, py: Python<'_>, version: i64) -> PyResult<Option<Spool>> {
+        guarded(py, || {
+            let found = detached(py, Some(version), || {
+                let mut chains = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                chains.reader(version, &Wait::default())
+            });
+            Ok(found?.map(Spool::over))
+        })
+    }
+}
+
+/// Checkpoints, and sentences.
+type ListedWord<'py> = (Vec<Bound<'py, PyDict>>, Vec<String>);
 
 /// A part of a checkpoint.
 type FoundWord = (u32, u32, u64, String, PathBuf);
@@ -232,6 +340,14 @@ impl RestartCore {
     }
 }
 
+fn described_all(
+    py: Python<'_>,
+    (listed, damaged): (Vec<Listed>, Vec<String>),
+) -> PyResult<ListedWord<'_>> {
+    let listed = listed.iter().map(|one| described(py, one)).collect::<PyResult<_>>()?;
+    Ok((listed, damaged))
+}
+
 fn described<'py>(py: Python<'py>, one: &Listed) -> PyResult<Bound<'py, PyDict>> {
     let fields = PyDict::new(py);
     fields.set_item("step", one.part.step)?;
@@ -242,5 +358,9 @@ fn described<'py>(py: Python<'py>, one: &Listed) -> PyResult<Bound<'py, PyDict>>
     fields.set_item("nbytes", one.bytes)?;
     fields.set_item("seconds", one.milliseconds as f64 / 1e3)?;
     fields.set_item("written", one.written)?;
+    let increment = one.increment.as_ref();
+    fields.set_item("stored", increment.map(|(bytes, _)| *bytes))?;
+    let parents = increment.map(|(_, parents)| parents.iter().copied().collect::<Vec<_>>());
+    fields.set_item("increment_to", parents.unwrap_or_default())?;
     Ok(fields)
 }

@@ -8,12 +8,34 @@ use pyo3::prelude::*;
 
 use super::Spool;
 use crate::call::Target;
-use crate::gpu;
-use crate::lend::InPlace;
+use crate::codecs::UnseenNames;
+use crate::front::Front;
+use crate::gpu::{self, KeptArrays};
+use crate::hints::RestoreOrder;
+use crate::lend::{InPlace, Written};
 use crate::panics::guarded;
-use crate::waiting::waiting;
+use crate::profile::Profile;
+use crate::waiting::{detached, waiting};
 
 impl Spool {
+    /// A spool that something else has opened. It is closed when it is dropped.
+    pub(crate) fn over(spool: Arc<unspool::Spool>) -> Spool {
+        Spool {
+            front: Arc::new(Front::of(spool, None)),
+            tiers: "memory".to_owned(),
+            has_device_tier: false,
+            discard_after_restore: false,
+            kept: KeptArrays::default(),
+            written: Arc::new(Written::new(false)),
+            blocks: Arc::default(),
+            unseen: UnseenNames::default(),
+            order: RestoreOrder::new(false),
+            profile: Profile::default(),
+            accumulates: false,
+            learn: false,
+        }
+    }
+
     /// What the blocks of `writing` and `reading` need.
     pub(super) fn in_place(&self) -> InPlace {
         InPlace {
@@ -24,6 +46,17 @@ impl Spool {
         }
     }
 
+    /// The spool in a line.
+    pub(super) fn shown(&self, py: Python<'_>) -> String {
+        let state = if self.spool().is_closed() {
+            "closed".to_owned()
+        } else {
+            let count = detached(py, None, || self.front.versions()).map(|found| found.len());
+            count.map_or_else(|_| "not usable here".to_owned(), in_number)
+        };
+        format!("<unspool.Spool {}: {state}>", self.tiers)
+    }
+
     /// The spool itself, which does not know what waits in front of it.
     pub(super) fn spool(&self) -> &Arc<unspool::Spool> {
         self.front.spool()
@@ -32,6 +65,11 @@ impl Spool {
     /// The same for what is built on a spool.
     pub(crate) fn shared(&self) -> Arc<unspool::Spool> {
         Arc::clone(self.spool())
+    }
+
+    /// The same with what waits in front of it, for loops of JAX.
+    pub(crate) fn shared_front(&self) -> Arc<Front> {
+        Arc::clone(&self.front)
     }
 
     /// Lets the spool know of `version`, should it wait in front of it.
@@ -91,4 +129,8 @@ pub(super) fn clear(slf: &Bound<'_, Spool>) -> PyResult<()> {
         }
     }
     Ok(())
+}
+
+fn in_number(checkpoints: usize) -> String {
+    format!("{checkpoints} checkpoint{}", if checkpoints == 1 { "" } else { "s" })
 }

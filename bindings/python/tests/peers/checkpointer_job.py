@@ -25,13 +25,15 @@ def main(
 ) -> None:
     u = np.zeros(1000)
     options = {"every": 1, "host": "4MiB", "on": "cpu", "timeout": 2.0 if how == "silent" else 60.0}
+    if how == "partner":
+        options["partner"] = "auto"
     with unspool.Checkpointer(folder, ranks=MPI.COMM_WORLD, **options) as checkpoints:
         first = checkpoints.restore(u=u) or 0
         assert not first or (u == state(first)).all()
         for step in range(first + 1, first + int(steps) + 1):
             if (RANK, step) == (int(victim), int(last)):
                 checkpoints.flush()
-                if how == "killed":
+                if how in ("killed", "partner"):
                     os.kill(os.getpid(), signal.SIGKILL)
                 done = Path(folder, "told")
                 while not done.exists():

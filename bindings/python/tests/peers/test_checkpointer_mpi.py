@@ -59,6 +59,21 @@ def test_a_job_that_lost_a_rank_goes_on_from_what_all_have(tmp_path: Path) -> No
     assert [part["u"][0] for part in parts] == [0.0, 1.0, 2.0]
 
 
+def test_a_rank_that_lost_its_disk_gets_its_part_back(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    done = job(4, path, 6, -1, -1, "partner")
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(path / "rank-0001-of-0004")
+    assert job(4, path, 20, 1, 12, "partner").returncode != 0
+    shutil.rmtree(path / "rank-0002-of-0004")
+    done = job(4, path, 3, -1, -1, "partner")
+    assert done.returncode == 0, done.stderr
+    # The partner of rank 2 had at least what it was given by the first save, which is step 6.
+    (went,) = {line.split(" from ")[1] for line in done.stdout.splitlines() if "went" in line}
+    first = int(went.split(" to ")[0])
+    assert first >= 6, done.stdout
+
+
 def test_a_rank_that_is_silent_is_named(tmp_path: Path) -> None:
     done = job(3, tmp_path / "run", 20, 2, 4, "silent")
     assert done.returncode != 0

@@ -31,6 +31,8 @@ pub enum FrameErrorKind {
     Limit,
     /// The arrays contradict themselves: two have the same name, or a stored length is impossible.
     Invalid,
+    /// The system has no memory for what is to be made of it now.
+    NoMemory,
 }
 
 impl FrameError {
@@ -64,9 +66,10 @@ impl FrameError {
     #[must_use]
     pub fn failure(&self) -> Failure {
         match self.kind {
-            FrameErrorKind::Newer | FrameErrorKind::Limit | FrameErrorKind::Invalid => {
-                Failure::Permanent
-            }
+            FrameErrorKind::Newer
+            | FrameErrorKind::Limit
+            | FrameErrorKind::Invalid
+            | FrameErrorKind::NoMemory => Failure::Permanent,
             _ => Failure::Corrupt,
         }
     }
@@ -76,6 +79,7 @@ impl FrameError {
             FrameErrorKind::Foreign => "Check the path: this is not a frame of Unspool.",
             FrameErrorKind::Truncated => "Save it again; the rest of this frame is lost.",
             FrameErrorKind::Newer => "Read it with the version of Unspool that wrote it.",
+            FrameErrorKind::NoMemory => "Free memory, and try again.",
             FrameErrorKind::Damaged => {
                 "Save it again, and check the storage: its bytes have changed."
             }

@@ -162,6 +162,16 @@ vectorised! {
     }
 }
 
+/// Sets the numbers at positions outside to 0.
+pub(super) fn clear_outside_of<W: Word>(chunk: &Chunk, numbers: &mut [W; CHUNK]) {
+    if chunk.is_full() {
+        return;
+    }
+    for (block, inside) in numbers.as_chunks_mut::<BLOCK>().0.iter_mut().zip(chunk.inside()) {
+        block[usize::from(inside)..].fill(W::ZERO);
+    }
+}
+
 /// Sets the residuals at positions outside to 0.
 #[inline(always)]
 fn clear_outside<W: Word>(chunk: &Chunk, grid: &mut Grid<W>) {

@@ -47,8 +47,8 @@ pub(super) struct Encoder<'a, K: Coding> {
     coding: &'a K,
     layout: &'a Layout,
     arch: Arch,
-    values: Box<[K::V; CHUNK]>,
-    out: Coefficients<K::Q>,
+    pub values: Box<[K::V; CHUNK]>,
+    pub out: Coefficients<K::Q>,
     candidates: Candidates<K::Q>,
     reference: Box<Grid<K::Q>>,
     planes: Planes,
@@ -75,19 +75,24 @@ impl<'a, K: Coding> Encoder<'a, K> {
     pub fn chunk(&mut self, c: u32, source: &[u8], words: &mut Vec<u32>) {
         let chunk = self.layout.chunk(c);
         chunk.gather(source, &mut self.values);
-        if self.is_constant(&chunk) {
+        self.put(&chunk, words);
+    }
+
+    /// Appends the words of the chunk that has `values`, by position; those outside are 0.
+    pub fn put(&mut self, chunk: &Chunk, words: &mut Vec<u32>) {
+        if self.is_constant(chunk) {
             return self.put_constant(words);
         }
         let mut errors = forward(self.arch, self.coding, &self.values, &mut self.out);
         if !chunk.is_full() {
-            self.forget_outside(&chunk);
+            self.forget_outside(chunk);
         }
         let outliers = if K::LOSSY { self.count_outliers() } else { 0 };
         if outliers > MAX_OUTLIERS {
-            self.put_raw(&chunk, words);
+            self.put_raw(chunk, words);
             errors = Errors::default();
         } else if outliers > 0 || self.out.q.iter().any(|&q| q != K::Q::ZERO) {
-            let coded = self.put_best(&chunk, outliers, words);
+            let coded = self.put_best(chunk, outliers, !K::LOSSY, words);
             errors = if coded { errors } else { Errors::default() };
         }
         self.totals.add(errors, outliers as u64);
@@ -125,13 +130,26 @@ impl<'a, K: Coding> Encoder<'a, K> {
         self.out.bad.iter().fold(K::Q::ZERO, count).low() as usize
     }
 
-    /// Appends a chunk in the kind whose blocks are narrowest. False when that is not shorter than
-    /// its values.
-    fn put_best(&mut self, chunk: &Chunk, outliers: usize, words: &mut Vec<u32>) -> bool {
+    /// Appends a coded chunk of the coefficients and outliers in `out`; the values of the outliers
+    /// are in `values`. False, after any words, when that is not shorter than all values.
+    pub fn put_coefficients(&mut self, chunk: &Chunk, words: &mut Vec<u32>) -> bool {
+        let outliers = self.count_outliers();
+        self.put_best(chunk, outliers, false, words)
+    }
+
+    /// Appends a chunk in the kind whose blocks are narrowest, a frame of reference among them or
+    /// not. False when that is not shorter than its values.
+    fn put_best(
+        &mut self,
+        chunk: &Chunk,
+        outliers: usize,
+        refers: bool,
+        words: &mut Vec<u32>,
+    ) -> bool {
         let (arch, profile) = (self.arch, self.layout.profile);
         let widths = predict(arch, &self.out.q, chunk, profile, &mut self.candidates);
         let (kind, least) = narrowest(&widths);
-        let reference = if K::LOSSY { None } else { Some(self.refer(chunk)) };
+        let reference = if refers { Some(self.refer(chunk)) } else { None };
         let reference = reference.filter(|found| found.measured.words < least);
         let residuals = self.candidates.of(kind);
         let blocks = match reference {

@@ -3,7 +3,8 @@
 //!
 //! - The bytes depend on the values and the bound only, not on the number of threads, on the
 //!   instructions of the processor, or on whether it treats subnormal numbers as 0.
-//! - Any bytes can be given to [`decode`]: what breaks the format is refused.
+//! - Any bytes can be given to [`decode`] and [`add`]: what breaks the format is refused.
+//! - A stream can be kept as its [`difference`] to another one of such an array.
 //!
 //! ```
 //! use unspool_codec::twine::{self, Array, Layout};
@@ -32,6 +33,7 @@
 mod block;
 mod chunk;
 mod decode;
+mod delta;
 mod encode;
 mod grid;
 mod header;
@@ -48,6 +50,7 @@ use crate::codec::{Codec, CodecError, CodecId, EncodedStream};
 use crate::dtype::Dtype;
 use crate::spec::Spec;
 
+pub use delta::{add, difference};
 pub use header::{HEADER_BYTES, Header};
 pub use layout::{BLOCK, CHUNK, Layout, ValueKind};
 pub use reduce::Summary;

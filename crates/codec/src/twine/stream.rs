@@ -20,7 +20,7 @@ use crate::workers::{WorkFor, pool};
 const PARALLEL_BYTES: u64 = 256 << 10;
 
 /// Chunks that a thread takes at once.
-const GROUP: u32 = 32;
+pub(super) const GROUP: u32 = 32;
 
 /// The length of the longest stream that an array can have, in bytes.
 #[must_use]
@@ -36,16 +36,20 @@ pub fn header(stream: &[u8]) -> Result<Header, CodecError> {
     Header::read(stream)
 }
 
-/// Calls `work` where rayon's threads help: in the pool that the caller is in, else in the codecs'
-/// own; the argument says whether there is one.
-fn with_threads<R: Send>(layout: &Layout, work: impl FnOnce(bool) -> R + Send) -> R {
+/// Calls `work` where rayon's threads help: in the pool that the caller is in, else in that of the
+/// codecs for who waits; the argument says whether there is one.
+pub(super) fn with_threads<R: Send>(
+    layout: &Layout,
+    who: WorkFor,
+    work: impl FnOnce(bool) -> R + Send,
+) -> R {
     if layout.bytes() < PARALLEL_BYTES {
         return work(false);
     }
     if rayon::current_thread_index().is_some() {
         return work(true);
     }
-    match pool(WorkFor::Urgent) {
+    match pool(who) {
         Some(pool) => pool.install(|| work(true)),
         None => work(false),
     }
@@ -75,7 +79,7 @@ pub fn encode(array: &Array, source: &[u8], out: &mut [u8]) -> Result<EncodedStr
             ),
         ));
     }
-    Ok(with_threads(layout, |parallel| {
+    Ok(with_threads(layout, WorkFor::Urgent, |parallel| {
         let summary = |squares| summarise(Values { layout, source, parallel, squares });
         let mode = mode_of(rule, summary, layout.kind);
         with_coding(layout, &mode, Encode { layout, mode: &mode, source, out, parallel })
@@ -97,7 +101,9 @@ fn mode_of(rule: BoundRule, summary: impl FnOnce(bool) -> Summary, kind: ValueKi
 /// have an empty summary.
 #[must_use]
 pub fn reduce(layout: &Layout, source: &[u8]) -> Summary {
-    with_threads(layout, |parallel| summarise(Values { layout, source, parallel, squares: true }))
+    with_threads(layout, WorkFor::Urgent, |parallel| {
+        summarise(Values { layout, source, parallel, squares: true })
+    })
 }
 
 /// Decodes a stream to the little-endian items of the array.
@@ -118,19 +124,19 @@ pub fn decode(layout: &Layout, stream: &[u8], out: &mut [u8]) -> Result<(), Code
     let header = Header::read(stream)?;
     let mode = header.mode_for(layout)?;
     let parts = StreamParts::of(&header, stream)?;
-    with_threads(layout, |parallel| {
+    with_threads(layout, WorkFor::Urgent, |parallel| {
         with_coding(layout, &mode, Decode { layout, parts, out, parallel })
     })
 }
 
 /// A task with the coding of a mode as a type.
-trait WithCoding {
+pub(super) trait WithCoding {
     type Output;
 
     fn run<K: Coding>(self, coding: &K) -> Self::Output;
 }
 
-fn with_coding<W: WithCoding>(layout: &Layout, mode: &Mode, work: W) -> W::Output {
+pub(super) fn with_coding<W: WithCoding>(layout: &Layout, mode: &Mode, work: W) -> W::Output {
     match (mode, layout.kind) {
         (Mode::Step(step), ValueKind::Float16) => work.run(&Stepped::<F16>::new(step)),
         (Mode::Step(step), ValueKind::BFloat16) => work.run(&Stepped::<Bf16>::new(step)),
@@ -276,14 +282,14 @@ fn finish(
 
 /// The parts of a stream after its header.
 #[derive(Clone, Copy)]
-struct StreamParts<'a> {
+pub(super) struct StreamParts<'a> {
     table: &'a [[u8; 4]],
     payload: &'a [[u8; 4]],
 }
 
 impl<'a> StreamParts<'a> {
     /// Checks the length and the first and last entry of the table.
-    fn of(header: &Header, stream: &'a [u8]) -> Result<StreamParts<'a>, CodecError> {
+    pub fn of(header: &Header, stream: &'a [u8]) -> Result<StreamParts<'a>, CodecError> {
         if stream.len() as u64 != header.stream_bytes() {
             return Err(damaged(format!(
                 "it has {} bytes, and its header says {}",
@@ -304,7 +310,7 @@ impl<'a> StreamParts<'a> {
         u32::from_le_bytes(self.table[c as usize]) as usize
     }
 
-    fn chunk(&self, c: u32) -> Option<&'a [[u8; 4]]> {
+    pub fn chunk(&self, c: u32) -> Option<&'a [[u8; 4]]> {
         self.payload.get(self.offset(c)..self.offset(c + 1))
     }
 }

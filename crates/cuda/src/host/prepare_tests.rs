@@ -142,8 +142,7 @@ fn an_arena_that_goes_away_while_it_is_held_lets_its_threads_end() {
 
 #[test]
 fn registration_waits_for_the_turn_of_another_and_goes_on_after_it() {
-    let directory = std::env::temp_dir().join(format!("unspool-prepare-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
+    let directory = tempfile::tempdir().unwrap().keep();
     let other = Turns::of(Path::new(&directory), "x");
     let turn = other.try_take().unwrap();
     let fake = Fake::new(usize::MAX);

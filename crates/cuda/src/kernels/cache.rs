@@ -69,8 +69,7 @@ mod tests {
 
     impl Folder {
         fn new(name: &str) -> Folder {
-            let name = format!("unspool-cubin-{name}-{}", std::process::id());
-            Folder(std::env::temp_dir().join(name))
+            Folder(tempfile::Builder::new().prefix(name).tempdir().unwrap().keep())
         }
 
         fn cache(&self) -> Cache {

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_library_of_a_wheel_is_found_in_its_environment() {
-        let root = env::temp_dir().join(format!("unspool-find-{}", std::process::id()));
+        let root = tempfile::tempdir().unwrap().keep();
         let library = root.join("lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13");
         touch(&library);
         let set = |name: &str| (name == "VIRTUAL_ENV").then(|| root.clone().into_os_string());

@@ -201,8 +201,7 @@ mod tests {
 
     impl Groups {
         fn new(name: &str, files: &[(&str, &str)]) -> Groups {
-            let name = format!("unspool-groups-{name}-{}", std::process::id());
-            let root = std::env::temp_dir().join(name);
+            let root = tempfile::Builder::new().prefix(name).tempdir().unwrap().keep();
             for (path, text) in files {
                 let path = root.join(path);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();

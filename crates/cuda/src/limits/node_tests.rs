@@ -9,9 +9,7 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("unspool-node-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
+        Directory(tempfile::Builder::new().prefix(name).tempdir().unwrap().keep())
     }
 
     fn files(&self) -> usize {

@@ -418,10 +418,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let name = format!("unspool-{name}-{}", std::process::id());
-        let folder = Folder(std::env::temp_dir().join(name));
-        std::fs::create_dir_all(&folder.0).unwrap();
-        folder
+        Folder(tempfile::Builder::new().prefix(name).tempdir().unwrap().keep())
     }
 }
 

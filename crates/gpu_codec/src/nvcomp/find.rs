@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_newest_library_of_a_package_comes_before_those_of_the_system() {
-        let root = std::env::temp_dir().join(format!("unspool-nvcomp-{}", std::process::id()));
+        let root = tempfile::tempdir().unwrap().keep();
         let folder = root.join(WHEEL);
         std::fs::create_dir_all(&folder).unwrap();
         for name in NAMES {

@@ -123,11 +123,7 @@ pub(super) fn kernels(head: &str) -> Option<Kernels> {
 
 /// Kernels whose encoders have `warps` warps that keep `kept` words.
 pub(super) fn kernels_of(warps: u32, kept: u32, head: &str) -> Option<Kernels> {
-    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let name = format!("unspool-twine-{}-{number}", std::process::id());
-    let folder = Folder(std::env::temp_dir().join(name));
-    std::fs::create_dir_all(&folder.0).unwrap();
+    let folder = Folder(tempfile::tempdir().unwrap().keep());
     let found = std::thread::scope(|scope| {
         let build = |kernel, warps| {
             let folder = &folder.0;

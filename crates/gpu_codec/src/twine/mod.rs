@@ -52,7 +52,7 @@ pub(crate) use modules::sources;
 use guesses::Guesses;
 use job::Coded;
 use modules::{BUSY_WARPS, Kernel, Variant};
-use parts::{LaunchPart, WORTH_A_LAUNCH, Ways, blocks_at_once};
+use parts::{LaunchPart, WORTH_A_LAUNCH, Ways};
 use plan::LaunchPlan;
 use scratch::{Pool, Set};
 use words::{EncodeLaunch, Entry, INLINE, Job, pass};
@@ -188,8 +188,9 @@ impl Twine {
         encode: &Module,
         words: &mut EncodeLaunch,
     ) -> Result<(), DeviceError> {
-        let most = blocks_at_once(self.warps_at_once(), part.warps);
-        let (blocks, tickets) = part.variant().blocks(part.count(), most);
+        let variant = part.variant();
+        let most = variant.blocks_at_once(self.warps_at_once());
+        let (blocks, tickets) = variant.blocks(part.count(), most);
         words.is_for(part, tickets);
         let mut list: [*mut c_void; 1] = [std::ptr::from_mut(words).cast()];
         let shape = (blocks, 32 * part.warps);

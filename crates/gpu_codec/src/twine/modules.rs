@@ -115,6 +115,10 @@ pub(super) struct Variant {
 /// Warps of an encoder on a multiprocessor: as many as have room for the words that they keep.
 pub(super) const BUSY_WARPS: u32 = 16;
 
+/// The same where a kernel is for values of 64 bits alone, which take two registers each: fewer
+/// warps that keep all of them are faster, by a fifth without loss (measured on an H100).
+const BUSY_WIDE_WARPS: u32 = 12;
+
 /// Warps of a tile of the decoder.
 pub(super) const DECODE_WARPS: u32 = 4;
 
@@ -143,6 +147,15 @@ impl Variant {
         Variant { tiles, ..self }
     }
 
+    /// Concurrent blocks of the encoder on a device that runs `room` warps of narrow ones.
+    pub(super) fn blocks_at_once(&self, room: u32) -> u32 {
+        (room.saturating_mul(self.busy_warps()) / BUSY_WARPS / self.warps).max(1)
+    }
+
+    fn busy_warps(&self) -> u32 {
+        if self.wide && self.special.is_some() { BUSY_WIDE_WARPS } else { BUSY_WARPS }
+    }
+
     /// Words of its chunks that a warp of an encoder keeps until their places are known: few enough
     /// for the shared memory that every block can have.
     fn kept_words(&self) -> u32 {
@@ -159,7 +172,7 @@ impl Variant {
             text += &format!("#define FORM {form:#x}u\n");
             text += &task.map(Task::defines).unwrap_or_default();
             if self.kernel == Kernel::Encode {
-                let blocks = (BUSY_WARPS / self.warps).max(1);
+                let blocks = (self.busy_warps() / self.warps).max(1);
                 let once = self.tiles as u32;
                 text += &format!("#define ONCE {once}\n#define LEAST_BLOCKS {blocks}\n");
             }

@@ -79,7 +79,7 @@ impl LaunchPart {
     /// concurrently.
     pub(super) fn take_tiles(&mut self, tiles: Range<u32>, jobs: &[Job], room: u32) {
         self.tiles = tiles;
-        let is_short = self.is_short(jobs, blocks_at_once(room, self.warps));
+        let is_short = self.is_short(jobs, self.variant().blocks_at_once(room));
         self.way = if is_short { Tiles::Own } else { Tiles::Many };
     }
 
@@ -99,11 +99,6 @@ impl LaunchPart {
         let gaps: u64 = jobs[self.jobs.clone()].iter().skip(1).map(gap).sum();
         u64::from(self.count()) <= blocks + gaps
     }
-}
-
-/// Concurrent blocks of `warps` warps on a device that runs `room` warps.
-pub(super) fn blocks_at_once(room: u32, warps: u32) -> u32 {
-    (room / warps).max(1)
 }
 
 /// Whether variants for a form exist: for those of float32 and float64.

@@ -1,4 +1,7 @@
 //! The links in virtual time: a queue for each direction, and the deletions of the stores.
+//!
+//! A lane that shares something with those of other processes is told which part of its own speed
+//! it has ([`Lanes::share`]); alone it has all of it.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -21,6 +24,19 @@ struct Moving {
     wire: Nanos,
     /// The time before its first byte.
     latency: Nanos,
+    /// The slower tier of the last link that it takes.
+    last: usize,
+}
+
+/// What one lane moves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flow {
+    /// Its link and its direction.
+    pub lane: (usize, usize),
+    /// The links that it takes end before this one.
+    pub last: usize,
+    /// Bytes a second, where nobody shares anything.
+    pub rate: f64,
 }
 
 /// One direction of a link: one transfer after the other, the first of the queue is under way.
@@ -39,16 +55,50 @@ struct ForecastLane {
     contention: f64,
     queue: VecDeque<Moving>,
     ends: Nanos,
+    /// Until when the application uses the lane by itself.
+    crossed: Nanos,
+    /// The part of its speed that it has, 1 for all.
+    share: f64,
     moved: u64,
 }
 
 impl ForecastLane {
     fn begin(&mut self, now: Nanos) {
+        let share = self.share;
         let Some(first) = self.queue.front_mut() else { return };
         let since = if self.overlaps { first.given.max(self.freed) } else { now };
         let left = first.latency.since(now.since(since));
         first.began = now;
-        self.ends = now.plus(left).plus(first.wire);
+        let from = now.max(self.crossed);
+        self.ends = from.plus(stretched(left.plus(first.wire), 1.0 / share));
+    }
+
+    /// Goes on with another share of its speed.
+    fn share(&mut self, share: f64, now: Nanos) {
+        debug_assert!(share > 0.0 && share <= 1.0, "a part of its speed");
+        if share == self.share {
+            return;
+        }
+        let factor = self.share / share;
+        let later =
+            |end: Nanos| if end > now { now.plus(stretched(end.since(now), factor)) } else { end };
+        if !self.queue.is_empty() {
+            self.ends = later(self.ends);
+        }
+        self.crossed = later(self.crossed);
+        self.share = share;
+    }
+
+    /// What it moves at `now`, and the last link that this takes; the application goes first.
+    fn flow(&self, (link, way): (usize, usize), now: Nanos) -> Option<Flow> {
+        let own = self.rate.bytes_per_second;
+        let lane = (link, way);
+        if self.crossed > now {
+            return Some(Flow { lane, last: link + 1, rate: own });
+        }
+        let first = self.queue.front().filter(|first| first.wire > Nanos(0))?;
+        let rate = (first.bytes as f64 / first.wire.0 as f64 * 1e9).min(own);
+        Some(Flow { lane, last: first.last, rate })
     }
 
     fn push(&mut self, moving: Moving, now: Nanos) {
@@ -111,6 +161,8 @@ impl Lanes {
                 contention: link.contention,
                 queue: VecDeque::new(),
                 ends: Nanos::NEVER,
+                crossed: Nanos(0),
+                share: 1.0,
                 moved: 0,
             })
         };
@@ -133,7 +185,7 @@ impl Lanes {
         let wire = way.clone().map(|lane| lane.rate.wire(bytes)).max().unwrap_or_default();
         let latency = way.fold(Nanos(0), |sum, lane| sum.plus(lane.rate.latency));
         let wire = wire.plus(extra);
-        let moving = Moving { transfer, bytes, given: now, began: now, wire, latency };
+        let moving = Moving { transfer, bytes, given: now, began: now, wire, latency, last };
         self.lanes[first][direction].push(moving, now);
     }
 
@@ -153,18 +205,42 @@ impl Lanes {
         self.deletions.push_back((last.plus(latency), event));
     }
 
-    /// Lets the application itself use the link above `tier`, and gives the time that this takes. A
-    /// transfer under way shares the link, and ends later.
-    pub fn use_directly(&mut self, kind: TransferKind, tier: TierId, bytes: u64) -> Nanos {
+    /// Lets the application itself use the link above `tier`, until [`crossed`](Self::crossed), and
+    /// gives the latency that comes after it. A transfer under way waits for that long.
+    pub fn use_directly(
+        &mut self,
+        kind: TransferKind,
+        tier: TierId,
+        bytes: u64,
+        now: Nanos,
+    ) -> Nanos {
         let above = usize::from(tier.0).checked_sub(1).and_then(|i| self.lanes.get_mut(i));
         let Some(pair) = above else { return Nanos(0) };
         debug_assert!(tier > TierId(0), "the fastest tier has no link above it");
         let lane = &mut pair[direction(kind)];
-        let own = lane.rate.wire(bytes);
+        let own = stretched(lane.rate.wire(bytes), 1.0 / lane.share);
         if !lane.queue.is_empty() {
             lane.ends = lane.ends.plus(own);
         }
-        own.plus(lane.rate.latency)
+        lane.crossed = now.plus(own);
+        lane.rate.latency
+    }
+
+    /// Until when the application uses a link by itself. It does one thing at a time.
+    pub fn crossed(&self) -> Nanos {
+        self.lanes.iter().flatten().map(|lane| lane.crossed).max().unwrap_or_default()
+    }
+
+    /// What moves at `now`.
+    pub fn flows(&self, now: Nanos) -> impl Iterator<Item = Flow> {
+        self.lanes.iter().enumerate().flat_map(move |(link, pair)| {
+            pair.iter().enumerate().filter_map(move |(way, lane)| lane.flow((link, way), now))
+        })
+    }
+
+    /// Gives a lane a share of its speed from `now` on.
+    pub fn share(&mut self, (link, way): (usize, usize), share: f64, now: Nanos) {
+        self.lanes[link][way].share(share, now);
     }
 
     /// How many times as long the application takes while the lanes are as busy as now.
@@ -204,6 +280,11 @@ impl Lanes {
     pub fn moved(&self) -> impl Iterator<Item = [u64; 2]> {
         self.lanes.iter().map(|[flush, prefetch]| [flush.moved, prefetch.moved])
     }
+}
+
+/// A time that takes `factor` times as long; the very same where that is 1.
+fn stretched(time: Nanos, factor: f64) -> Nanos {
+    if factor == 1.0 { time } else { Nanos((time.0 as f64 * factor + 0.5) as u64) }
 }
 
 fn direction(kind: TransferKind) -> usize {

@@ -28,9 +28,13 @@
 //!   it as soon as it is encoded, without a wait for sizes. Ratio and rates are the same for every
 //!   state.
 //! - Schedules of more than [`MAX_ACTIONS`] actions are not run: [`forecast_from_sample`].
+//! - Several processes that share links run in one virtual time: [`forecast_together`].
 //! - Nothing fails, and deletions take the latency of their store's link.
 
 mod error;
+mod fair;
+#[cfg(test)]
+mod fair_tests;
 mod job;
 mod lanes;
 mod plan;
@@ -40,16 +44,23 @@ mod scaled;
 mod shape_tests;
 #[cfg(test)]
 mod tests;
+mod together;
+#[cfg(test)]
+mod together_tests;
+mod workload;
 
 pub use error::ForecastError;
 pub use job::{
     Compression, Forecast, ForecastJob, LinkBytes, LinkSpeed, MAX_ACTIONS, Rate, TierPeak,
 };
 pub use scaled::forecast_from_sample;
+pub use together::{
+    LinkUser, ProcessForecast, SharedLink, SharedUse, Together, TogetherJob, forecast_together,
+};
+pub use workload::Workload;
 
 use crate::Schedule;
 use plan::ForecastPlan;
-use run::ForecastRun;
 
 /// Predicts what `schedule` costs on the machine and with the spool that `job` describes.
 ///
@@ -59,5 +70,7 @@ use run::ForecastRun;
 pub fn forecast(schedule: impl Schedule, job: &ForecastJob) -> Result<Forecast, ForecastError> {
     job.check()?;
     let plan = ForecastPlan::of(schedule, job)?;
-    ForecastRun::new(job, &plan)?.finish()
+    let (runs, _) = together::run_together(job, core::slice::from_ref(&plan), &[])?;
+    debug_assert!(runs.iter().all(run::ForecastRun::keeps_nothing), "a schedule discards all");
+    runs.first().map(run::ForecastRun::result).ok_or(ForecastError::Stuck { step: 0 })
 }

@@ -21,6 +21,12 @@ pub(super) enum Operation {
     Restore { step: u64, last: bool },
     /// A discard of a copy.
     Discard { step: u64 },
+    /// From here on nothing is prefetched, or it is again.
+    Prefetch { starts: bool },
+    /// A wait for the other processes.
+    Meet,
+    /// A wait until everything is in the slowest tier.
+    Flush,
 }
 
 /// All operations of a schedule, and what has to be known of them in advance.
@@ -36,6 +42,8 @@ pub(super) struct ForecastPlan {
     /// The number of copies when they take the most room: of whole states, and of what a reverse
     /// step needs.
     pub peak: [u64; 2],
+    /// Bytes of each checkpoint, where they differ.
+    pub sizes: Vec<u64>,
 }
 
 /// A step of which copies are kept.
@@ -86,7 +94,14 @@ impl ForecastPlan {
         );
         let peak = peak(&survey.operations, job);
         let Survey { operations, restores, .. } = survey;
-        Ok(ForecastPlan { operations, restores, counts, known_from, peak })
+        let sizes = Vec::new();
+        Ok(ForecastPlan { operations, restores, counts, known_from, peak, sizes })
+    }
+
+    /// The bytes of a checkpoint; `usual` where they do not differ.
+    pub fn bytes(&self, step: u64, usual: u64) -> u64 {
+        let place = usize::try_from(step).unwrap_or(usize::MAX);
+        self.sizes.get(place).copied().unwrap_or(usual)
     }
 
     /// The bytes that the copies take at most when one of `bytes` takes `size_of(bytes)`.

@@ -1,9 +1,10 @@
-//! The event loop of a forecast: the application, the links, and the core between them.
+//! One application of a forecast with its core and its links. It says when something happens next,
+//! and somebody else lets time pass: so several share what is between them.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use crate::forecast::lanes::Lanes;
+use crate::forecast::lanes::{Flow, Lanes};
 use crate::forecast::plan::{ForecastPlan, Operation};
 use crate::forecast::{Forecast, ForecastError, ForecastJob, LinkBytes, TierPeak};
 use unspool_core::Core;
@@ -17,16 +18,56 @@ use unspool_core::{Nanos, Place, RequestId, TierId, TierKind, Version};
 enum CoreAnswer {
     /// The place where the bytes go, or where they are.
     At(Place),
+    /// Everything is in the slowest tier.
+    Flushed,
     No(Refusal),
 }
 
 /// Where the application's time goes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Spent {
-    compute: Nanos,
-    copies: Nanos,
-    save_stall: Nanos,
-    restore_stall: Nanos,
+pub(super) struct Spent {
+    pub compute: Nanos,
+    pub save_copies: Nanos,
+    pub restore_copies: Nanos,
+    pub save_stall: Nanos,
+    pub restore_stall: Nanos,
+    /// Waits for other processes.
+    pub meetings: Nanos,
+    /// Waits for flushes.
+    pub flush: Nanos,
+}
+
+/// A save or a restore.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    /// Down is a save, up a restore.
+    way: TransferKind,
+    request: RequestId,
+    step: u64,
+    bytes: u64,
+    /// The tier whose slot the copy takes in the schedule.
+    tier: Option<TierKind>,
+}
+
+/// What the application does.
+#[derive(Clone, Copy, Debug)]
+enum Doing {
+    /// Begins with its next operation.
+    Next,
+    /// Takes steps, of which so many nanoseconds are left.
+    Computes { left: f64 },
+    /// Waits for the answer of the core.
+    Asks(Call),
+    /// Uses the link to this place by itself; `latency` comes after the bytes.
+    Crosses { call: Call, place: Place, latency: Nanos },
+    /// Copies into or out of the fastest tier.
+    Copies { call: Call, place: Place, left: f64 },
+    /// Waits until everything is in the slowest tier.
+    Flushes,
+    /// Waits for the other processes.
+    Meets,
+    /// Has done everything; transfers may still be under way.
+    Ended,
 }
 
 pub(super) struct ForecastRun<'a> {
@@ -35,6 +76,13 @@ pub(super) struct ForecastRun<'a> {
     core: Core,
     lanes: Lanes,
     now: Nanos,
+    /// When it ended.
+    ended: Nanos,
+    doing: Doing,
+    /// When it began to do so.
+    began: Nanos,
+    /// The place of the next operation in the plan.
+    place: usize,
     spent: Spent,
     /// Events that commands have caused, in order.
     pending: VecDeque<Event>,
@@ -63,6 +111,10 @@ impl<'a> ForecastRun<'a> {
             core,
             lanes: Lanes::new(job),
             now: Nanos(0),
+            ended: Nanos(0),
+            doing: Doing::Next,
+            began: Nanos(0),
+            place: 0,
             spent: Spent::default(),
             pending: VecDeque::new(),
             commands: Vec::new(),
@@ -75,73 +127,238 @@ impl<'a> ForecastRun<'a> {
         })
     }
 
-    /// Runs the whole plan.
-    pub fn finish(mut self) -> Result<Forecast, ForecastError> {
-        for (place, operation) in self.plan.operations.iter().enumerate() {
-            if place == self.plan.known_from {
-                self.expect();
+    /// When something happens here next; `None`: never, unless another process does something.
+    pub fn next_time(&self) -> Option<Nanos> {
+        let own = match self.doing {
+            Doing::Next => Some(self.now),
+            Doing::Computes { left } | Doing::Copies { left, .. } => Some(self.until(left)),
+            Doing::Crosses { latency, .. } => {
+                let crossed = self.lanes.crossed();
+                Some(if self.now < crossed { crossed } else { crossed.plus(latency) })
             }
-            self.carry_out(*operation)?;
-        }
-        Ok(self.result())
+            Doing::Asks(_) | Doing::Flushes | Doing::Meets | Doing::Ended => None,
+        };
+        own.into_iter().chain(self.lanes.next_end()).min()
     }
 
-    fn carry_out(&mut self, operation: Operation) -> Result<(), ForecastError> {
-        match operation {
-            Operation::Advance { steps } => self.compute(steps as f64 * self.job.step_seconds),
-            Operation::Reverse => self.compute(self.job.reverse_seconds),
-            Operation::Save { step, for_reverse, tier } => {
-                self.save(step, self.job.bytes(for_reverse))?;
-                self.prefer(step, tier);
+    /// Lets time pass until `to`, which [`next_time`](Self::next_time) has given, and does what can
+    /// be done then.
+    pub fn advance(&mut self, to: Nanos) -> Result<(), ForecastError> {
+        debug_assert!(self.next_time() == Some(to), "nothing is passed by");
+        if self.lanes.next_end().is_some_and(|end| end <= to) {
+            self.wear(to);
+            self.pass(to);
+        } else {
+            self.now = to;
+            self.complete()?;
+        }
+        self.go_on()
+    }
+
+    pub fn meets(&self) -> bool {
+        matches!(self.doing, Doing::Meets)
+    }
+
+    pub fn has_ended(&self) -> bool {
+        matches!(self.doing, Doing::Ended)
+    }
+
+    /// Ends the wait for the other processes.
+    pub fn met(&mut self, now: Nanos) -> Result<(), ForecastError> {
+        debug_assert!(self.meets(), "it waits for the others");
+        self.now = now;
+        self.spent.meetings = self.spent.meetings.plus(now.since(self.began));
+        self.doing = Doing::Next;
+        self.go_on()
+    }
+
+    /// What moves over the links now.
+    pub fn flows(&self) -> impl Iterator<Item = Flow> {
+        self.lanes.flows(self.now)
+    }
+
+    /// Gives a lane that moves bytes a share of its own speed from `now` on.
+    pub fn share(&mut self, (link, way): (usize, usize), share: f64, now: Nanos) {
+        self.lanes.share((link, way), share, now);
+    }
+
+    /// Why it waits although nothing happens any more.
+    pub fn stuck(&self) -> ForecastError {
+        let step = match self.doing {
+            Doing::Asks(call) => call.step,
+            _ => 0,
+        };
+        ForecastError::Stuck { step }
+    }
+
+    /// Whether every checkpoint has been discarded.
+    pub fn keeps_nothing(&self) -> bool {
+        self.core.versions().is_empty()
+    }
+
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// The end of so many nanoseconds of work, as far as links slow it now.
+    fn until(&self, left: f64) -> Nanos {
+        debug_assert!(left.is_finite() && left >= 0.0, "time goes on");
+        self.now.plus(Nanos((left * self.lanes.pace() + 0.5) as u64))
+    }
+
+    /// The work that is done by `to` is not left any more.
+    fn wear(&mut self, to: Nanos) {
+        let done = to.since(self.now).0 as f64 / self.lanes.pace();
+        if let Doing::Computes { left } | Doing::Copies { left, .. } = &mut self.doing {
+            *left = (*left - done).max(0.0);
+        }
+    }
+
+    /// What took until now is over.
+    fn complete(&mut self) -> Result<(), ForecastError> {
+        let took = self.now.since(self.began);
+        match self.doing {
+            Doing::Computes { .. } => self.spent.compute = self.spent.compute.plus(took),
+            Doing::Crosses { call, place, latency } => {
+                if self.now >= self.lanes.crossed().plus(latency) {
+                    self.begin_copy(call, place);
+                }
+                return Ok(());
             }
-            Operation::Restore { step, .. } => self.restore(step)?,
+            Doing::Copies { call, place, .. } => self.copied(call, place, took),
+            _ => return Ok(()),
+        }
+        self.doing = Doing::Next;
+        Ok(())
+    }
+
+    /// Goes on until time has to pass.
+    fn go_on(&mut self) -> Result<(), ForecastError> {
+        loop {
+            match self.doing {
+                Doing::Next => self.begin_next(),
+                Doing::Asks(call) => match self.answer.take() {
+                    Some(CoreAnswer::At(place)) => self.answered(call, place),
+                    Some(CoreAnswer::No(refusal)) => return Err(self.refused(refusal, call.step)),
+                    Some(CoreAnswer::Flushed) | None => return Ok(()),
+                },
+                Doing::Flushes => match self.answer.take() {
+                    Some(CoreAnswer::Flushed) => {
+                        let took = self.now.since(self.began);
+                        self.spent.flush = self.spent.flush.plus(took);
+                        self.doing = Doing::Next;
+                    }
+                    Some(CoreAnswer::No(refusal)) => return Err(self.refused(refusal, 0)),
+                    Some(CoreAnswer::At(_)) | None => return Ok(()),
+                },
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn begin_next(&mut self) {
+        if self.place == self.plan.known_from {
+            self.expect();
+        }
+        let Some(operation) = self.plan.operations.get(self.place) else {
+            self.ended = self.now;
+            self.doing = Doing::Ended;
+            return;
+        };
+        self.place += 1;
+        self.began = self.now;
+        match *operation {
+            Operation::Advance { steps } => {
+                let left = steps as f64 * self.job.step_seconds * 1e9;
+                self.doing = Doing::Computes { left };
+            }
+            Operation::Reverse => {
+                self.doing = Doing::Computes { left: self.job.reverse_seconds * 1e9 };
+            }
+            Operation::Save { step, for_reverse, tier } => {
+                self.save(step, self.plan.bytes(step, self.job.bytes(for_reverse)), tier);
+            }
+            Operation::Restore { step, .. } => self.restore(step),
             Operation::Discard { step } => {
                 self.sizes.remove(&step);
                 self.feed(Event::Discard { version: version(step) });
             }
+            Operation::Prefetch { starts } => {
+                self.feed(if starts { Event::StartPrefetch } else { Event::HoldPrefetch });
+            }
+            Operation::Meet => self.doing = Doing::Meets,
+            Operation::Flush => {
+                self.doing = Doing::Flushes;
+                let request = self.request();
+                self.feed(Event::Flush { request });
+            }
         }
-        Ok(())
     }
 
-    fn compute(&mut self, seconds: f64) {
-        let start = self.now;
-        self.work(seconds * 1e9);
-        self.spent.compute = self.spent.compute.plus(self.now.since(start));
-    }
-
-    fn copy(&mut self, nanos: f64) {
-        let start = self.now;
-        self.work(nanos);
-        self.spent.copies = self.spent.copies.plus(self.now.since(start));
-    }
-
-    fn save(&mut self, step: u64, bytes: u64) -> Result<(), ForecastError> {
-        let (start, request) = (self.now, self.request());
+    fn save(&mut self, step: u64, bytes: u64, tier: Option<TierKind>) {
+        let request = self.request();
         self.sizes.insert(step, bytes);
         let encodes = self.job.compression.is_some();
         let size = if encodes { Size::AtMost } else { Size::Exact };
-        let place = self.ask(Event::Save { request, version: version(step), bytes, size }, step)?;
-        let stored = self.job.stored(bytes);
-        self.cross(TransferKind::Flush, place.tier, stored);
-        self.spent.save_stall = self.spent.save_stall.plus(self.now.since(start));
-        let extra = self.touch(place, stored);
-        self.copy(self.job.copies()[0].nanos(bytes) + extra.0 as f64);
-        let kept = encodes.then_some(Kept { offset: place.offset, bytes: stored });
-        self.feed(Event::Saved { request, kept });
-        Ok(())
+        let way = TransferKind::Flush;
+        self.doing = Doing::Asks(Call { way, request, step, bytes, tier });
+        self.feed(Event::Save { request, version: version(step), bytes, size });
     }
 
-    fn restore(&mut self, step: u64) -> Result<(), ForecastError> {
+    fn restore(&mut self, step: u64) {
         self.restored += 1;
         self.expect();
-        let (start, request) = (self.now, self.request());
+        let request = self.request();
         let bytes = self.sizes.get(&step).copied().unwrap_or(self.job.state_bytes);
-        let place = self.ask(Event::Restore { request, version: version(step) }, step)?;
-        self.cross(TransferKind::Prefetch, place.tier, self.job.stored(bytes));
-        self.spent.restore_stall = self.spent.restore_stall.plus(self.now.since(start));
-        self.copy(self.job.copies()[1].nanos(bytes));
-        self.feed(Event::Restored { request });
-        Ok(())
+        let way = TransferKind::Prefetch;
+        self.doing = Doing::Asks(Call { way, request, step, bytes, tier: None });
+        self.feed(Event::Restore { request, version: version(step) });
+    }
+
+    /// Has the bytes' place, which may lie across a link.
+    fn answered(&mut self, call: Call, place: Place) {
+        let stored = self.job.stored(call.bytes);
+        if place.tier > TierId(0) && self.is_across_a_link(place.tier) {
+            let latency = self.lanes.use_directly(call.way, place.tier, stored, self.now);
+            self.doing = Doing::Crosses { call, place, latency };
+        } else {
+            self.begin_copy(call, place);
+        }
+    }
+
+    fn begin_copy(&mut self, call: Call, place: Place) {
+        let stalled = self.now.since(self.began);
+        let (stall, rate, extra) = match call.way {
+            TransferKind::Flush => {
+                let extra = self.touch(place, self.job.stored(call.bytes));
+                (&mut self.spent.save_stall, self.job.copies()[0], extra)
+            }
+            TransferKind::Prefetch => {
+                (&mut self.spent.restore_stall, self.job.copies()[1], Nanos(0))
+            }
+        };
+        *stall = stall.plus(stalled);
+        self.began = self.now;
+        let left = rate.nanos(call.bytes) + extra.0 as f64;
+        self.doing = Doing::Copies { call, place, left };
+    }
+
+    fn copied(&mut self, call: Call, place: Place, took: Nanos) {
+        let request = call.request;
+        match call.way {
+            TransferKind::Flush => {
+                self.spent.save_copies = self.spent.save_copies.plus(took);
+                let bytes = self.job.stored(call.bytes);
+                let encodes = self.job.compression.is_some();
+                let kept = encodes.then_some(Kept { offset: place.offset, bytes });
+                self.feed(Event::Saved { request, kept });
+                self.prefer(call.step, call.tier);
+            }
+            TransferKind::Prefetch => {
+                self.spent.restore_copies = self.spent.restore_copies.plus(took);
+                self.feed(Event::Restored { request });
+            }
+        }
     }
 
     /// Asks for the copy to rest in the tier that the schedule names, if there is such a tier.
@@ -149,14 +366,6 @@ impl<'a> ForecastRun<'a> {
         let slower = self.job.tiers.iter().zip(0..).skip(1).find(|(t, _)| Some(t.kind) == tier);
         if let Some((_, index)) = slower {
             self.feed(Event::Prefer { version: version(step), tier: TierId(index) });
-        }
-    }
-
-    /// Lets the application use the link to a tier that it does not share memory with.
-    fn cross(&mut self, kind: TransferKind, tier: TierId, bytes: u64) {
-        if tier > TierId(0) && self.is_across_a_link(tier) {
-            let took = self.lanes.use_directly(kind, tier, bytes);
-            self.pass(self.now.plus(took));
         }
     }
 
@@ -194,43 +403,6 @@ impl<'a> ForecastRun<'a> {
     fn request(&mut self) -> RequestId {
         self.requests += 1;
         RequestId(self.requests)
-    }
-
-    /// Asks the core and waits for its answer.
-    fn ask(&mut self, event: Event, step: u64) -> Result<Place, ForecastError> {
-        debug_assert!(self.answer.is_none(), "the application asks one thing at a time");
-        self.feed(event);
-        loop {
-            match self.answer.take() {
-                Some(CoreAnswer::At(place)) => return Ok(place),
-                Some(CoreAnswer::No(refusal)) => return Err(self.refused(refusal, step)),
-                None => {}
-            }
-            let Some(end) = self.lanes.next_end() else {
-                return Err(ForecastError::Stuck { step });
-            };
-            self.pass(end);
-        }
-    }
-
-    /// Lets the application work for so many nanoseconds, or longer where links slow it.
-    fn work(&mut self, nanos: f64) {
-        debug_assert!(nanos.is_finite() && nanos >= 0.0, "time goes on");
-        let mut left = nanos;
-        loop {
-            let pace = self.lanes.pace();
-            let until = self.now.plus(Nanos((left * pace + 0.5) as u64));
-            match self.lanes.next_end() {
-                Some(end) if end <= until => {
-                    left = (left - end.since(self.now).0 as f64 / pace).max(0.0);
-                    self.pass(end);
-                }
-                _ => {
-                    self.now = until;
-                    return;
-                }
-            }
-        }
     }
 
     /// Lets time pass until `until`, and reports what ends by then.
@@ -272,7 +444,8 @@ impl<'a> ForecastRun<'a> {
             Command::Delete { checkpoint, tier } => {
                 self.lanes.delete(checkpoint, tier, self.now);
             }
-            Command::Evict { .. } | Command::FlushDone { .. } => {}
+            Command::FlushDone { .. } => self.answer = Some(CoreAnswer::Flushed),
+            Command::Evict { .. } => {}
         }
     }
 
@@ -288,17 +461,16 @@ impl<'a> ForecastRun<'a> {
         }
     }
 
-    fn result(&self) -> Forecast {
-        debug_assert!(self.core.versions().is_empty(), "at the end nothing is kept");
+    pub fn result(&self) -> Forecast {
         let stats = self.core.stats();
-        let Spent { compute, copies, save_stall, restore_stall } = self.spent;
+        let Spent { compute, save_copies, restore_copies, .. } = self.spent;
         let link = |[flush, prefetch]: [u64; 2]| LinkBytes { flush, prefetch };
         Forecast {
-            seconds: seconds(self.now),
+            seconds: seconds(self.ended),
             compute_seconds: seconds(compute),
-            copy_seconds: seconds(copies),
-            save_stall_seconds: seconds(save_stall),
-            restore_stall_seconds: seconds(restore_stall),
+            copy_seconds: seconds(save_copies.plus(restore_copies)),
+            save_stall_seconds: seconds(self.spent.save_stall),
+            restore_stall_seconds: seconds(self.spent.restore_stall),
             counts: self.plan.counts,
             tiers: stats
                 .tiers
@@ -322,6 +494,6 @@ fn version(step: u64) -> Version {
     Version(i64::try_from(step).unwrap_or(i64::MAX))
 }
 
-fn seconds(time: Nanos) -> f64 {
+pub(super) fn seconds(time: Nanos) -> f64 {
     time.0 as f64 * 1e-9
 }

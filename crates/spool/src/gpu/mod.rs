@@ -5,6 +5,7 @@ mod copies;
 mod idle;
 mod on;
 mod scratch;
+mod small;
 
 use std::path::PathBuf;
 use std::sync::Arc;

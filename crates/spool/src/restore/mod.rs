@@ -2,12 +2,13 @@
 
 mod decoded;
 mod on_gpu;
+mod stored;
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use unspool_codec::Head;
+use unspool_codec::{Head, memory};
 use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, RequestId, Version};
 use unspool_cuda::{DeviceSpan, Fence, Stream};
 use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
@@ -21,6 +22,8 @@ use crate::runtime::state::Answer;
 use crate::runtime::waiting::{Answered, Asked, Until};
 use crate::wait::Wait;
 use decoded::Decoded;
+
+pub use stored::StoredFrame;
 
 /// The bytes of one checkpoint, verified: copy them out, then
 /// [`finish`](RestoreTicket::finish). Dropping the ticket gives the restore up: it does not count
@@ -284,11 +287,18 @@ impl RestoreTicket {
         if self.is_encoded(index) {
             return self.decode(index, to);
         }
-        self.read_stored(index, |bytes| to.copy_from_slice(bytes))
+        self.read_stored(index, |bytes| memory::copy(bytes, to))
     }
 
-    /// As [`read`](Self::read), for the bytes as they are stored.
-    pub(crate) fn read_stored(&self, index: usize, look: impl FnOnce(&[u8])) -> Result<(), Error> {
+    /// As [`read`](Self::read), for the bytes as they are stored: where the region is encoded, the
+    /// stream of its codec.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn read_stored(&self, index: usize, look: impl FnOnce(&[u8])) -> Result<(), Error> {
         self.read_part(part(&self.served.frame.head().regions[index]), look)
     }
 

@@ -18,6 +18,7 @@ impl Shared {
         }
         state.stepping = true;
         self.notice_lost_memory(state);
+        state.announce_before(&event);
         state.pending.push_back(event);
         let mut commands = std::mem::take(&mut state.commands);
         while let Some(event) = state.pending.pop_front() {

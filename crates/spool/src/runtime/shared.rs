@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use unspool_core::{Event, Place, TierId, TierKind};
+use unspool_core::{Event, Learner, Place, TierId, TierKind};
 use unspool_cuda::kernels::take_waited;
-use unspool_tiers::{AnyTier, Arena, Disk, Tier};
+use unspool_tiers::{AnyTier, Arena, Disk, Process, Tier};
 use unspool_transfer::sync::{Condvar, Mutex, MutexGuard, lock};
 use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};
 
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     /// Every sync that runs holds one.
     pub(crate) syncs: Arc<()>,
     /// The process that opened the spool.
-    process: u32,
+    process: Process,
 }
 
 /// What a shared is made of besides its settings.
@@ -92,6 +92,7 @@ impl Shared {
         rates::recall(&settings, gpu.as_ref(), &mut config);
         let links = config.links.len();
         let driver = Driver::new(config, settings.record.as_deref())?;
+        let learner = settings.learn.then(Learner::default);
         let buffers = Pool::new(settings.staging_bytes);
         let inbox = Arc::new(Inbox::default());
         let options = Options {
@@ -118,10 +119,10 @@ impl Shared {
             engine,
             completions: Arc::default(),
             decoding: Decodings::default(),
-            state: Mutex::new(State::new(driver, links)),
+            state: Mutex::new(State::new(driver, links, learner)),
             closing_ended: Condvar::new(),
             syncs: Arc::default(),
-            process,
+            process: Process::of(process),
         });
         inbox.belongs_to(&shared);
         Ok(shared)
@@ -149,7 +150,7 @@ impl Shared {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        !self.process.is_current()
     }
 
     pub(crate) fn check_process(&self) -> Result<(), Error> {
@@ -160,7 +161,7 @@ impl Shared {
             "This spool belongs to process {}, which forked this one. Its workers do not exist \
              here: open a spool of your own in this process (with multiprocessing, use the start \
              method `spawn` or `forkserver`).",
-            self.process
+            self.process.id()
         );
         Err(Error::new(ErrorKind::Forked, message))
     }

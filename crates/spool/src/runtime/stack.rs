@@ -53,6 +53,12 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
     if capacity.is_some_and(|bytes| bytes < 2 * DISK_ALIGNMENT) {
         return Err(too_small("disk capacity", capacity.unwrap_or(0), 2 * DISK_ALIGNMENT));
     }
+    if settings.learn && settings.discard_after_restore {
+        return Err(invalid(
+            "`learn=` and `discard_after_restore=` together would discard checkpoints after a \
+             number of restores that is guessed. Leave one of them out.",
+        ));
+    }
     check_permissions(settings)?;
     settings.codec.check()?;
     if settings.disk.as_ref().is_some_and(|disk| disk.durable) {

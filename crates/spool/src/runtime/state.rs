@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use unspool_core::{
-    CheckpointId, Command, Event, Nanos, Place, Refusal, RequestId, TransferId, Version,
+    CheckpointId, Command, Event, Learner, Nanos, Place, Refusal, RequestId, TransferId, Version,
 };
 use unspool_transfer::Frame;
 use unspool_transfer::sync::{Condvar, thread};
@@ -46,6 +46,8 @@ pub(crate) enum Phase {
 
 pub(crate) struct State {
     pub(crate) driver: Driver,
+    /// Announces restores from what earlier iterations restored, where the settings ask for it.
+    pub(crate) learner: Option<Learner>,
     pub(crate) frames: FrameIndex,
     pub(crate) counters: Counters,
     pub(crate) phase: Phase,
@@ -79,9 +81,10 @@ struct WaitingCall {
 }
 
 impl State {
-    pub(crate) fn new(driver: Driver, links: usize) -> State {
+    pub(crate) fn new(driver: Driver, links: usize, learner: Option<Learner>) -> State {
         State {
             driver,
+            learner,
             frames: FrameIndex::default(),
             counters: Counters::new(links),
             phase: Phase::Open,
@@ -96,6 +99,14 @@ impl State {
             next_request: 0,
             slots: Vec::new(),
         }
+    }
+
+    /// Has the core hear, before `event`, of restores that are learned.
+    pub(crate) fn announce_before(&mut self, event: &Event) {
+        let Some(learner) = &mut self.learner else { return };
+        let mut hints = Vec::new();
+        learner.before(event, self.driver.core().hints(), &mut hints);
+        self.pending.extend(hints);
     }
 
     /// A new call.

@@ -1,5 +1,6 @@
 //! A save in progress.
 
+mod adopt;
 mod in_flight;
 mod launch;
 mod many;
@@ -12,7 +13,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use unspool_codec::{Head, RegionSpec};
+use unspool_codec::{Head, RegionSpec, memory};
 use unspool_core::{CheckpointId, Event, Kept, Nanos, Place, RequestId, Size, Version};
 use unspool_cuda::{DeviceSpan, Fence, Stream};
 use unspool_tiers::WriteGuard;
@@ -27,6 +28,7 @@ use crate::runtime::state::{Answer, State};
 use crate::runtime::waiting::{Answered, Asked, Until};
 use crate::wait::Wait;
 
+pub(crate) use adopt::adopt;
 pub use many::Checkpoint;
 pub(crate) use many::save_many;
 use state::{Grant, Granted, SaveState};
@@ -248,7 +250,7 @@ impl SaveTicket {
         gpu::check_size(values.len() as u64, self.grant.frame.head().regions[index].bytes)?;
         match &mut self.state {
             SaveState::Coded { room, encoded, .. } => encoded.take(index, values, room),
-            _ => self.fill(index, |room| room.copy_from_slice(values)),
+            _ => self.fill(index, |room| memory::copy(values, room)),
         }
     }
 

@@ -25,6 +25,7 @@ const TESTS: &[(&str, fn())] = &[
     ("many_processes_open_one_directory_at_once", many_processes),
     ("a_process_may_change_its_working_directory", moving),
     ("a_forked_child_can_neither_use_nor_remove_the_files_of_its_parent", forked_child),
+    ("a_forked_child_and_its_children_are_other_processes", forked_processes),
     ("a_directory_without_write_permission_is_refused", no_permission),
     ("a_durable_directory_of_another_user_is_read_and_not_written", archive),
     ("a_full_file_system_is_no_space_and_keeps_what_there_was", full_file_system),
@@ -134,6 +135,11 @@ fn forked_child() {
     let player = Player::start("fork", &scratch.0, "");
     assert!(player.end());
     assert!(scratch.names().is_empty(), "the parent removed its own files at the end");
+}
+
+fn forked_processes() {
+    let scratch = Scratch::new();
+    assert!(Player::start("fork-twice", &scratch.0, "").end());
 }
 
 fn no_permission() {

@@ -6,7 +6,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// This program in a role.
 pub(crate) struct Player {
@@ -70,12 +69,7 @@ pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("processes-{}-{count}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        fs::create_dir(&dir).unwrap();
-        Scratch(dir)
+        Scratch(tempfile::tempdir().unwrap().keep())
     }
 
     pub(crate) fn names(&self) -> Vec<String> {

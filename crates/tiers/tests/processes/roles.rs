@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use unspool_core::{CheckpointId, Failure};
-use unspool_tiers::{Disk, DiskMode, DiskOptions, Tier, TierError};
+use unspool_tiers::{Disk, DiskMode, DiskOptions, Process, Tier, TierError};
 
 /// A name, and what a process of that name does in a directory.
 type Role = (&'static str, fn(&Path));
@@ -18,6 +18,7 @@ pub(crate) const ROLES: &[Role] = &[
     ("fill-small-file-system", fill_small_file_system),
     ("write-beyond-limit", write_beyond_limit),
     ("fork", fork_and_drop),
+    ("fork-twice", fork_twice),
     ("move", change_directory),
 ];
 
@@ -159,6 +160,39 @@ fn fork_and_drop(dir: &Path) {
     drop(open(dir, false));
     assert_whole(&disk, 1);
     put(&disk, 2).unwrap();
+}
+
+/// Every generation knows its own process from those before it.
+fn fork_twice(_: &Path) {
+    let mut known = vec![Process::of(std::process::id())];
+    for _ in 0..2 {
+        // SAFETY: this process has one thread, so the child is a full copy of it.
+        let child = unsafe { libc::fork() };
+        if child != 0 {
+            let mut status = 0;
+            // SAFETY: `status` lives through the call.
+            let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+            let alone = known.iter().rev().skip(1).all(|process| !process.is_current());
+            let right = (ended, status) == (child, 0) && known[known.len() - 1].is_current();
+            end(right && alone, known.len() > 1);
+            return;
+        }
+        if known.iter().any(|process| process.is_current()) {
+            end(false, true);
+        }
+        known.push(Process::of(std::process::id()));
+    }
+    let (own, before) = (known[2].is_current(), known[0].is_current() || known[1].is_current());
+    end(own && !before, true);
+}
+
+/// Ends a child, or checks what a child would have said.
+fn end(right: bool, child: bool) {
+    assert!(right || child, "a process is not what it should be");
+    if child {
+        // SAFETY: ends the child without what its parent registered for the end.
+        unsafe { libc::_exit(i32::from(!right)) };
+    }
 }
 
 pub(crate) fn open(dir: &Path, durable: bool) -> Disk {

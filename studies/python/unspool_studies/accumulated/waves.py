@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from unspool import Spool
 from unspool.accumulate import Profile, Recorded
-from unspool_studies._wave import Acoustic, largest_stable_step
+from unspool_studies._native import Acoustic, largest_stable_step
 from unspool_studies.accumulated.options import Accumulated
 from unspool_studies.accumulated.virtual import Case
 

@@ -10,6 +10,7 @@ from unspool.errors import Error
 from unspool.stats import size as size_text
 from unspool_studies.accumulated import gpu as accumulated_gpu
 from unspool_studies.accumulated import virtual as accumulated
+from unspool_studies.advice import failures, figures
 from unspool_studies.bench import (
     bounds,
     copies,
@@ -35,6 +36,7 @@ from unspool_studies.bench.options import (
     plan_of,
 )
 from unspool_studies.bench.report import Report, Table
+from unspool_studies.scaling import figures as scaling
 
 __all__ = ["BenchError", "host_memory_needed", "parts_of", "run_command", "run_parts"]
 
@@ -73,6 +75,9 @@ PLAIN: dict[str, Callable[[Plan, Report], None]] = {
     "bounds": bounds.run,
     "accumulated": accumulated.run,
     "rtm-codecs": _rtm_codecs,
+    "advise": figures.run,
+    "failures": failures.run,
+    "scaling": scaling.run,
 }
 
 

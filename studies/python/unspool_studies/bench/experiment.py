@@ -13,7 +13,7 @@ from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.managed import Managed
 from unspool_studies.bench.memory import byte_at
 
-__all__ = ["Application", "Experiment", "order_of", "sizes_of"]
+__all__ = ["SEED", "Application", "Experiment", "order_of", "sizes_of"]
 
 #: Seed of sizes and orders.
 SEED = 2023
@@ -51,7 +51,7 @@ class Experiment:
         return sum(self.sizes)
 
 
-def sizes_of(kind: str, history: int, mean: int) -> tuple[int, ...]:
+def sizes_of(kind: str, history: int, mean: int, seed: int = SEED) -> tuple[int, ...]:
     """Bytes of each checkpoint: `history` in all, but for rounding.
 
     `"uniform"`: all have `mean` bytes. `"variable"`: after the paper's figure 4, whose snapshots
@@ -60,19 +60,19 @@ def sizes_of(kind: str, history: int, mean: int) -> tuple[int, ...]:
     count = max(2, history // mean)
     if kind == "uniform":
         return (mean // 4096 * 4096,) * count
-    source = random.Random(SEED)
+    source = random.Random(seed)
     grown = [min(1.0, 0.15 + 3.0 * k / count) * source.lognormvariate(0, 0.3) for k in range(count)]
     scale = count * mean / sum(grown)
     return tuple(max(4096, round(size * scale) // 4096 * 4096) for size in grown)
 
 
-def order_of(name: str, count: int) -> tuple[int, ...]:
+def order_of(name: str, count: int, seed: int = SEED) -> tuple[int, ...]:
     """The versions in the order of their restores: sequential, reverse or irregular."""
     versions = list(range(count))
     if name == "reverse":
         versions.reverse()
     elif name == "irregular":
-        random.Random(SEED).shuffle(versions)
+        random.Random(seed).shuffle(versions)
     return tuple(versions)
 
 

@@ -15,6 +15,7 @@ from unspool_studies.accumulated.options import (
     accumulated_of,
     add_accumulated_options,
 )
+from unspool_studies.advice.options import Advising, add_advising_options, advising_of
 from unspool_studies.bench.adjoint_options import (
     Gpuzip,
     Migration,
@@ -28,7 +29,8 @@ from unspool_studies.bench.rtm_codecs_options import (
     rtm_codecs_of,
 )
 from unspool_studies.rtm.codec import codec_of
-from unspool_studies.words import count_of, counts_of, size_of, some_of, words_of
+from unspool_studies.scaling.options import Scaling, add_scaling_options, scaling_of
+from unspool_studies.words import ORDERS, SIZES, count_of, counts_of, size_of, some_of, words_of
 
 __all__ = ["GPU_PARTS", "PARTS", "PLAIN_PARTS", "Plan", "add_options", "plan_of", "size_of"]
 
@@ -42,7 +44,10 @@ with the least and the greatest reading in brackets where there are several.
 GPU_PARTS = (
     "raw", "copies", "sweep", "start", "shot", "node", "orders", "gpuzip", "accumulated-gpu"
 )  # fmt: skip
-PLAIN_PARTS = ("memory", "disk", "plan", "schedules", "bounds", "accumulated", "rtm-codecs")
+PLAIN_PARTS = (
+    "memory", "disk", "plan", "schedules", "bounds", "accumulated", "rtm-codecs", "advise",
+    "failures", "scaling",
+)  # fmt: skip
 PARTS = GPU_PARTS + PLAIN_PARTS
 
 LONG_GPU_PARTS = ("raw", "orders", "gpuzip", "accumulated-gpu")
@@ -51,10 +56,6 @@ LONG_GPU_PARTS = ("raw", "orders", "gpuzip", "accumulated-gpu")
 #: the others take minutes.
 DEFAULT_GPU_PARTS = tuple(part for part in GPU_PARTS if part not in LONG_GPU_PARTS)
 DEFAULT_PLAIN_PARTS = ("memory", "disk")
-
-#: What `orders` can do.
-ORDER_SIZES = ("uniform", "variable")
-ORDERS = ("sequential", "reverse", "irregular")
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -91,7 +92,7 @@ class Plan:
         directory: for the disk tier.
         disk_history: bytes that go through the disk tier.
         orders: of restores, in part `orders`; `ORDERS`.
-        order_sizes: of checkpoints there; `ORDER_SIZES`.
+        order_sizes: of checkpoints there; `SIZES`.
         orders_history: bytes of the history there.
         orders_host: bytes of the host tier there, where `host_tier` says nothing.
         orders_compute: of a step there.
@@ -101,6 +102,8 @@ class Plan:
         prediction: what part `plan` measures.
         accumulated: what parts `accumulated` and `accumulated-gpu` do.
         rtm_codecs: what part `rtm-codecs` does.
+        advising: what parts `advise` and `failures` do.
+        scaling: what part `scaling` does.
     """
 
     parts: tuple[str, ...] = ()
@@ -130,7 +133,7 @@ class Plan:
     directory: Path = Path(tempfile.gettempdir())
     disk_history: int = 2 * GIB
     orders: tuple[str, ...] = ORDERS
-    order_sizes: tuple[str, ...] = ORDER_SIZES
+    order_sizes: tuple[str, ...] = SIZES
     orders_history: int = 48 * GIB
     orders_host: int = 32 * GIB
     orders_compute: float = 10e-3
@@ -140,6 +143,8 @@ class Plan:
     prediction: Prediction = field(default_factory=Prediction)
     accumulated: Accumulated = field(default_factory=Accumulated)
     rtm_codecs: RtmCodecs = field(default_factory=RtmCodecs)
+    advising: Advising = field(default_factory=Advising)
+    scaling: Scaling = field(default_factory=Scaling)
 
 
 #: What `--quick` changes, where no option says otherwise.
@@ -200,6 +205,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_prediction_options(parser)
     add_accumulated_options(parser)
     add_rtm_codecs_options(parser)
+    add_advising_options(parser)
+    add_scaling_options(parser)
 
 
 _ONLY = "parts, of: " + ", ".join(PARTS)
@@ -267,8 +274,8 @@ def _order_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--orders", type=some_of(ORDERS), metavar="ORDER[,ORDER]", help=", ".join(ORDERS)
     )
-    kinds = ", ".join(ORDER_SIZES)
-    group.add_argument("--order-sizes", type=some_of(ORDER_SIZES), metavar="KIND", help=kinds)
+    kinds = ", ".join(SIZES)
+    group.add_argument("--order-sizes", type=some_of(SIZES), metavar="KIND", help=kinds)
     _add_size(group, "--orders-history", "(48GiB)")
     _add_size(group, "--orders-host", "the host tier (32GiB)")
     group.add_argument("--orders-compute", type=_seconds, metavar="MS", help="of a step (10)")
@@ -288,6 +295,9 @@ def plan_of(options: argparse.Namespace) -> Plan:
     }
     threads = {"touch_threads": min(8, os.cpu_count() or 1)}
     parts = adjoint_plans(options) | prediction_of(options)
-    parts |= accumulated_of(options) | rtm_codecs_of(options)
+    parts |= accumulated_of(options) | rtm_codecs_of(options) | advising_of(options)
+    parts |= scaling_of(options)
+    if parts["scaling"].asked:
+        given["parts"] = ("scaling",)
     quick: dict[str, Any] = QUICK if options.quick else {}
     return Plan(**{**threads, **quick, **given, **parts})

@@ -17,7 +17,7 @@ import numpy as np
 import unspool
 from unspool.planning import Candidate, predict
 from unspool.stats import size as size_text
-from unspool_studies._wave import Acoustic, largest_stable_step
+from unspool_studies._native import Acoustic, largest_stable_step
 from unspool_studies.bench.bound import least_of
 from unspool_studies.bench.measure import seconds_of
 from unspool_studies.bench.options import Plan

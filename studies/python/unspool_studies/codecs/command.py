@@ -13,6 +13,7 @@ from unspool import __version__
 from unspool.codecs.host import is_lossy_dtype, name_of
 from unspool.errors import Error, OptionError
 from unspool_studies.codecs import report
+from unspool_studies.codecs.entropy import entropy
 from unspool_studies.codecs.options import Plan, plan_of
 from unspool_studies.codecs.quality import quality
 from unspool_studies.codecs.report import Finding
@@ -63,6 +64,8 @@ def _tried(name: str, plan: Plan, gpu: Any, picture: Any) -> Finding:
     source = read_source(name, plan.shape, plan.dtype, plan.most)
     values = source.array
     finding = Finding(source, quality(values, values))
+    if plan.entropy:
+        finding.entropy = entropy(values)
     _remark(finding, plan)
     if picture is not None:
         picture.begin(source)

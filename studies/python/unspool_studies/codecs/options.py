@@ -42,6 +42,7 @@ class Plan:
         gpu: whether the GPU runs them too.
         picture: where to draw the reconstructions, or None.
         json: whether figures go out as JSON.
+        entropy: whether the entropy of the values is told, too.
     """
 
     files: tuple[str, ...]
@@ -54,6 +55,7 @@ class Plan:
     gpu: bool
     picture: Path | None
     json: bool
+    entropy: bool = False
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -92,6 +94,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PNG",
         help="draw original, reconstruction and error of every codec that loses something",
     )
+    parser.add_argument(
+        "--entropy",
+        action="store_true",
+        help="say how far values, and each bit plane, can be compressed by themselves",
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
@@ -115,6 +122,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         gpu=options.gpu,
         picture=picture,
         json=options.json,
+        entropy=options.entropy,
     )
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from unspool.codecs.host import name_of
 from unspool.stats import size
+from unspool_studies.codecs.entropy import Entropy
 from unspool_studies.codecs.quality import Quality
 from unspool_studies.codecs.source import Source
 from unspool_studies.codecs.trial import Trial, has_ssim
@@ -30,6 +31,7 @@ class Finding:
         trials: what each codec did.
         refused: codecs that do not take it, and why, in words.
         notes: what else there is to say.
+        entropy: that of its values, where it was asked for.
     """
 
     source: Source
@@ -37,6 +39,7 @@ class Finding:
     trials: list[Trial] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    entropy: Entropy | None = None
 
 
 def as_dict(finding: Finding) -> dict[str, Any]:
@@ -50,6 +53,7 @@ def as_dict(finding: Finding) -> dict[str, Any]:
         "range": finding.facts.range,
         "rms": finding.facts.rms,
         "notes": [*finding.source.notes, *finding.notes],
+        "entropy": None if finding.entropy is None else finding.entropy.as_dict(),
         "codecs": [trial.as_dict() for trial in finding.trials],
         "refused": [{"codec": name, "why": why} for name, why in finding.refused],
     }
@@ -64,6 +68,8 @@ def show(finding: Finding, console: Console) -> None:
     for note in finding.source.notes:
         console.print(f"  {note}")
     console.print(_table(finding))
+    for line in _entropy(finding):
+        console.print(f"  {line}")
     for name, why in finding.refused:
         console.print(f"  {name}: {why}")
     for note in (*finding.notes, *_explained(finding)):
@@ -100,6 +106,24 @@ def _row(trial: Trial) -> tuple[str, ...]:
         f"{found.bias:+.0e}",
         violations,
     )
+
+
+def _entropy(finding: Finding) -> list[str]:
+    """What values tell by themselves, beside what codecs without loss reach."""
+    found = finding.entropy
+    if found is None:
+        return []
+    groups = [found.planes[at : at + 8] for at in range(0, found.width, 8)]
+    planes = "; ".join(" ".join(f"{one:.2f}" for one in group) for group in groups)
+    exact = [one for one in finding.trials if not one.quality.max_error and not one.violations]
+    best = max(exact, key=lambda one: one.ratio, default=None)
+    reached = "" if best is None else f"; {best.name} reaches {best.ratio:.2f}"
+    return [
+        f"entropy: {found.bits:.2f} of {found.width} bits a value ({found.values:,} values, "
+        f"{found.distinct:,} distinct): coded by themselves they become at most "
+        f"{found.ratio:.2f} times smaller{reached}",
+        f"by bit plane, from the sign on: {planes}; together {found.plane_bits:.2f} bits",
+    ]
 
 
 def _explained(finding: Finding) -> list[str]:

@@ -35,6 +35,7 @@ from unspool_studies.rtm.processes import Processes
 from unspool_studies.rtm.progress import Bar, Lines, Silence
 from unspool_studies.rtm.quality import image_quality
 from unspool_studies.rtm.ranks import Ranks
+from unspool_studies.rtm.resume import Resume
 from unspool_studies.rtm.schedule import Choice
 from unspool_studies.rtm.seat import Order
 from unspool_studies.rtm.survey import plan
@@ -101,6 +102,8 @@ def _lead(options: argparse.Namespace, far: Engine | None) -> int:
             outcome = replace(done.outcome, predicted=len(job.shots) * predicted)
             done = replace(done, outcome=outcome)
         found = _write(job, done, parts)
+    if job.resume is not None:
+        job.resume.remove()
     stats = done.outcome.stats
     return _tell(found, stats, options)
 
@@ -202,7 +205,10 @@ def _job(options: argparse.Namespace) -> Job:
         _size(options.device), _size(options.host), options.disk_dir, options.disk, options.codec
     )
     background = smooth(model, length)
-    return Job(model, background, survey, options.layer, options.threads, memory)
+    resume = options.resume and Resume(options.resume, options.resume_every)
+    return Job(
+        model, background, survey, options.layer, options.threads, memory, resume=resume or None
+    )
 
 
 def _gpus(job: Job, options: argparse.Namespace, far: Engine | None) -> tuple[int, ...] | None:
@@ -251,6 +257,10 @@ def _refuse_early(job: Job, options: argparse.Namespace, engine: Engine | None) 
             raise MigrationError(
                 f"{option} is of one process: leave out --jobs, --mpi and --dask, or give one GPU"
             )
+    if options.resume is not None:
+        check_writable(options.resume, "the folder of --resume")
+        if options.check:
+            raise MigrationError("--check is of a whole run: leave out --resume")
     if options.trace is not None:
         check_writable(options.trace, "the trace")
     # The disks of workers elsewhere are not seen from here.

@@ -14,9 +14,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from unspool import Spool
+from unspool_studies.rtm.clock import Clock
 from unspool_studies.rtm.job import Watch
 from unspool_studies.rtm.merge import merged
-from unspool_studies.rtm.outcome import Followed, Kernels, Migrated, Outcome, Stack
+from unspool_studies.rtm.outcome import Figures, Followed, Kernels, Migrated, Outcome, Stack
 from unspool_studies.rtm.seat import REFRESH, CrewError, Failed, Found, Order, Part, work
 
 __all__ = ["CrewOutcome", "Engine", "counted", "run_crew"]
@@ -90,13 +92,16 @@ def run_crew(order: Order, engine: Engine, watch: Watch) -> CrewOutcome:
     Raises:
         Error: what a shot has failed with; the workers have then been told to stop.
     """
-    with engine.hire(order):
-        crew = _Crew(order, engine, watch)
-        crew.migrate()
-        seconds = time.monotonic() - crew.begin
-    parts = list(crew.parts.values())
+    with order.job.stack() as through:
+        before = through.done
+        with engine.hire(order):
+            crew = _Crew(order, engine, watch, through)
+            crew.migrate()
+            seconds = time.monotonic() - crew.begin
+    parts = list(crew.parts.values()) or [_nothing()]
     workers = len({name for name, _ in crew.parts})
     outcome = _joined(parts, crew.through.migrated(), counted(workers, engine.kind))
+    outcome = replace(outcome, before=before)
     again = crew.again.migrated() if order.check else None
     peaks = {name: part.peak for (name, _), part in crew.parts.items()}
     plain = " and ".join(dict.fromkeys(part.plain for part in parts))
@@ -115,18 +120,22 @@ class _Attempt:
 class _Crew:
     """The shots of a job on their way through an engine, and the sums of those that are done."""
 
-    def __init__(self, order: Order, engine: Engine, watch: Watch) -> None:
-        self.through, self.again = (Stack(order.job.model.shape) for _ in range(2))
+    def __init__(self, order: Order, engine: Engine, watch: Watch, through: Stack) -> None:
+        self.through, self.again = through, Stack(order.job.model.shape)
         self.parts: dict[tuple[str, str], Part] = {}
         self._name, self._engine, self._watch = order.name, engine, watch
-        self._coming, self._unsummed = deque(order.job.shots), deque(order.job.shots)
+        left = order.job.shots[through.done :]
+        self._coming, self._unsummed = deque(left), deque(left)
         self._running: dict[Future[Found | Failed], _Attempt] = {}
         self._waiting: dict[int, Found] = {}
         self._deaths = Counter[int]()
         self.begin, self._silent = time.monotonic(), True
 
+        if through.done:
+            watch.stepped(0, "", order.job.steps_done(through.done))
+
     def migrate(self) -> None:
-        """All shots."""
+        """All shots that are not done."""
         while self._unsummed:
             self._hand_out()
             done, _ = wait(self._running, REFRESH, FIRST_COMPLETED)
@@ -198,6 +207,13 @@ def counted(count: int, kind: str) -> str:
     """`1 process`, `2 processes`."""
     plural = "" if count == 1 else "es" if kind.endswith("s") else "s"
     return f"{count} {kind}{plural}"
+
+
+def _nothing() -> Part:
+    """The figures of a job whose shots were all done before."""
+    with Spool(host="1MiB", on="cpu") as spool:
+        stats = spool.stats()
+    return Part(0, Figures(stats, Followed(), Clock().times(), "nothing to do", None), 0, "")
 
 
 def _joined(parts: Sequence[Part], migrated: Migrated, who: str) -> Outcome:

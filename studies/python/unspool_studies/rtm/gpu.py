@@ -294,6 +294,11 @@ class GpuImage:
         arguments = (self._image, self._light, forward, backward, np.int64(self._cells))
         self._correlate((_over(self._cells, LINE[0]), 1, 1), LINE, arguments)
 
+    @property
+    def parts(self) -> tuple[Any, Any]:
+        """Image and illumination so far."""
+        return self._image, self._light
+
     def result(self) -> tuple[Floats, Floats]:
         """Image and illumination without the layer."""
         image, light = (self._device.fetch(part) for part in (self._image, self._light))

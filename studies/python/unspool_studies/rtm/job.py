@@ -6,11 +6,11 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import unspool
 from unspool import Spool
@@ -30,9 +30,19 @@ from unspool_studies.rtm.medium import padded_shape
 from unspool_studies.rtm.memory import available_memory
 from unspool_studies.rtm.migration import migrate_shot, mute_direct_wave, record_shot
 from unspool_studies.rtm.model import Floats, Model
-from unspool_studies.rtm.outcome import Figures, Followed, Kernels, Migrated, Outcome, Shot, stack
+from unspool_studies.rtm.outcome import (
+    Figures,
+    Followed,
+    Kernels,
+    Migrated,
+    Outcome,
+    Shot,
+    Stack,
+    stack,
+)
 from unspool_studies.rtm.passes import Passes
 from unspool_studies.rtm.propagator import CompiledPropagator, Propagator
+from unspool_studies.rtm.resume import Resume, durable_stack, identity
 from unspool_studies.rtm.schedule import Kept, kept_by
 from unspool_studies.rtm.survey import Survey
 
@@ -60,6 +70,9 @@ class Watch(Protocol):
         """A shot is done."""
 
 
+#: Both passes of one shot; image and illumination.
+Drive = Callable[[Passes, int], tuple[Floats, Floats]]
+
 #: A check needs this many times the history: the rest of the job lives beside it.
 CHECK_MARGIN = 1.1
 #: Time levels of a state that the waves go on from.
@@ -82,6 +95,7 @@ class Job:
         memory: the sizes of the tiers.
         device: the GPU that computes, or None for the CPU.
         schedule: which states of a shot are kept, over its groups of steps; None: every one.
+        resume: where the job is durable, if anywhere.
     """
 
     model: Model
@@ -92,6 +106,17 @@ class Job:
     memory: Memory
     device: Device | None = None
     schedule: Schedule | None = None
+    resume: Resume | None = None
+
+    @contextmanager
+    def stack(self) -> Iterator[Stack]:
+        """The sum of the shots, with those that are done already."""
+        if self.resume is None:
+            yield Stack(self.model.shape)
+            return
+        given = (self.model, self.background, self.survey, self.layer, self.memory.codec)
+        with durable_stack(self.resume, self.model.shape, identity(*given)) as found:
+            yield found
 
     def propagator(self, model: Model) -> Propagator:
         """What computes waves in one of the models."""
@@ -146,6 +171,10 @@ class Job:
         timing = self.survey.timing
         return len(self.shots) * (2 * timing.steps + self.kept.advances * timing.every)
 
+    def steps_done(self, shots: int) -> int:
+        """Time steps of so many shots."""
+        return self.steps_to_do * shots // max(1, len(self.shots))
+
     @property
     def steps_to_check(self) -> int:
         """Time steps of a migration of all shots that keeps every wavefield."""
@@ -159,7 +188,7 @@ def run(
     trace: Callable[[SpoolHistory], None] | None = None,
     keep_records: bool = False,
 ) -> Outcome:
-    """Records and migrates every shot, with the history in one spool.
+    """Records and migrates every shot that is not done yet, with the history in one spool.
 
     Args:
         job: what to do.
@@ -168,20 +197,19 @@ def run(
         keep_records: whether the data are wanted afterwards, to migrate them again.
     """
     records: dict[int, Floats] = {}
-
-    def shots() -> Iterator[Shot]:
-        for number in job.shots:
+    with job.stack() as through, closing(Migrator(job, keep_spans=trace is not None)) as migrator:
+        watch.opened(migrator.history)
+        before = through.done
+        if before:
+            watch.stepped(before, "", job.steps_done(before))
+        for number in job.shots[before:]:
             shot, data = migrator.migrate(number, watch)
             if keep_records:
                 records[number] = data
-            yield shot
-
-    with closing(Migrator(job, keep_spans=trace is not None)) as migrator:
-        watch.opened(migrator.history)
-        migrated = stack(job.model.shape, shots())
+            through.add(shot)
         if trace is not None:
             migrator.trace(trace)
-        return Outcome(migrated, records, *migrator.figures())
+        return Outcome(through.migrated(), records, *migrator.figures(), before=before)
 
 
 class Migrator:
@@ -204,10 +232,12 @@ class Migrator:
 
     def migrate(self, shot: int, watch: Watch) -> tuple[Shot, Floats]:
         """One shot, and the data that were recorded for it, muted."""
-        begin, migrating = time.monotonic(), self._migrating
-        data = self._record(shot, watch)
-        found = _migrate(self.job, migrating, shot, data, self._drive, self._clock, watch, begin)
-        return found, data
+        begin, resume = time.monotonic(), self.job.resume
+        if resume is None:
+            return self._migrate(shot, self._record(shot, watch), self._drive, watch, begin)
+        with resume.shot(shot, partial(self._record, shot, watch)) as (folder, data):
+            drive = partial(self._drive, resume=folder, every=resume.every)
+            return self._migrate(shot, data, drive, watch, begin)
 
     def again(self, shot: int, data: Floats, watch: Watch) -> Shot:
         """The same shot without the spool; see `migrate_again`."""
@@ -227,6 +257,12 @@ class Migrator:
         stats, times = self._spool.stats(), self._clock.times()
         return Figures(stats, self._drive.followed, times, self._migrating.description, kernels)
 
+    def _migrate(
+        self, shot: int, data: Floats, drive: Drive, watch: Watch, begin: float
+    ) -> tuple[Shot, Floats]:
+        job, migrating = self.job, self._migrating
+        return _migrate(job, migrating, shot, data, drive, self._clock, watch, begin), data
+
     def _record(self, shot: int, watch: Watch) -> Floats:
         survey, tell = self.job.survey, partial(watch.stepped, shot)
         data = record_shot(self._recording, survey, shot, self._clock, tell)
@@ -241,8 +277,8 @@ class _Driven:
         self._schedule, self._history = job.follows, history
         self.followed = Followed()
 
-    def __call__(self, passes: Passes, shot: int) -> tuple[Floats, Floats]:
-        """Image and illumination of one shot."""
+    def __call__(self, passes: Passes, shot: int, **options: Any) -> tuple[Floats, Floats]:
+        """Image and illumination of one shot. The options are those of `unspool.adjoint`."""
         begin = time.perf_counter()
         report = unspool.adjoint(
             self._schedule,
@@ -252,6 +288,8 @@ class _Driven:
             passes.levels,
             for_reverse=passes.newest,
             first=shot * (passes.groups + 1),
+            adjoint_state=passes.accumulated,
+            **options,
         )
         # A GPU is done when the image is there.
         found = passes.result()
@@ -293,7 +331,7 @@ def _migrate(
     propagator: Propagator,
     shot: int,
     data: Floats,
-    drive: Callable[[Passes, int], tuple[Floats, Floats]],
+    drive: Drive,
     clock: Clock,
     watch: Watch,
     begin: float,

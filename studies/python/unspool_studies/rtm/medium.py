@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from unspool_studies._wave import SPACE_ORDER
+from unspool_studies._native import SPACE_ORDER
 from unspool_studies.rtm.errors import MigrationError
 from unspool_studies.rtm.model import Floats, Model
 

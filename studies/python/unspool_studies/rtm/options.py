@@ -8,7 +8,7 @@ from pathlib import Path
 
 from unspool_studies.rtm.codec import FORMS, codec_of
 
-__all__ = ["add_options", "counts_of_cells", "lengths", "numbers"]
+__all__ = ["add_options", "counts_of_cells", "interval", "lengths", "numbers"]
 
 DESCRIPTION = """\
 Migrates seismic data: records every shot in a velocity model, propagates the source again through
@@ -24,6 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _survey_options(parser.add_argument_group("survey"))
     _compute_options(parser.add_argument_group("computing"))
     _memory_options(parser.add_argument_group("history"))
+    _resume_options(parser.add_argument_group("going on after a kill"))
     _output_options(parser.add_argument_group("output"))
 
 
@@ -157,6 +158,24 @@ def _memory_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _resume_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--resume",
+        type=Path,
+        metavar="DIR",
+        help="keep in DIR what the same command needs to go on after it was killed, and go on with "
+        "what is there; it is removed at the end, and all workers have to see it",
+    )
+    group.add_argument(
+        "--resume-every",
+        type=interval,
+        default="auto",
+        metavar="WHEN",
+        help="between two checkpoints of a shot: 10min, a number of groups of steps, or auto "
+        "(default: auto)",
+    )
+
+
 def _output_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--out",
@@ -194,6 +213,11 @@ def numbers(text: str) -> tuple[int, ...]:
     if not all(part.strip().isdigit() for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers such as 0,1")
     return tuple(map(int, parts))
+
+
+def interval(text: str) -> int | str:
+    """`100` as a number of steps; others, as `10min`, stay texts."""
+    return int(text) if text.strip().isdigit() else text
 
 
 def lengths(text: str) -> tuple[float, ...]:

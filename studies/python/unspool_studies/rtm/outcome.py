@@ -122,6 +122,7 @@ class Outcome:
         propagator: what computed.
         kernels: the time of a GPU's kernels, where one computed.
         predicted: seconds of both passes of all shots that were predicted, where that was wanted.
+        before: shots that were done before this run, of which there are no figures.
     """
 
     migrated: Migrated
@@ -132,6 +133,7 @@ class Outcome:
     propagator: str
     kernels: Kernels | None = None
     predicted: float | None = None
+    before: int = 0
 
 
 class Stack:
@@ -141,6 +143,11 @@ class Stack:
         self._image, self._light = (np.zeros(shape, np.float32) for _ in range(2))
         self._digests: list[str] = []
         self._seconds: list[float] = []
+
+    @property
+    def done(self) -> int:
+        """How many shots are in it."""
+        return len(self._digests)
 
     def add(self, shot: Shot) -> None:
         """Adds one more."""

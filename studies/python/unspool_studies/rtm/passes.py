@@ -61,6 +61,12 @@ class Passes:
         """The state: where the forward waves are, and go on from."""
         return self._waves.levels
 
+    def accumulated(self) -> dict[str, Any]:
+        """What taking groups back goes on from: the waves of the records, and the image so far."""
+        older, newer = self._back.levels
+        image, light = self._image.parts
+        return {"older": older, "newer": newer, "image": image, "light": light}
+
     def now(self) -> Any:
         """The newest time level of the forward waves."""
         return self._waves.now

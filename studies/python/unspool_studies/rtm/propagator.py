@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from unspool_studies._wave import Acoustic
+from unspool_studies._native import Acoustic
 from unspool_studies.rtm.errors import MigrationError
 from unspool_studies.rtm.model import Floats, Model
 
@@ -50,6 +50,10 @@ class Image(Protocol):
 
     def add(self, forward: Any, backward: Any) -> None:
         """Adds the product of two wavefields, and the square of the forward one."""
+
+    @property
+    def parts(self) -> tuple[Any, Any]:
+        """Image and illumination so far, without a copy."""
 
     def result(self) -> tuple[Floats, Floats]:
         """Image and illumination on the model's own grid, as NumPy arrays."""
@@ -194,6 +198,11 @@ class CompiledImage:
     def add(self, forward: Floats, backward: Floats) -> None:
         """Adds the product of both, and the square of the forward one."""
         self._core.correlate(self._image, self._light, forward, backward)
+
+    @property
+    def parts(self) -> tuple[Floats, Floats]:
+        """Image and illumination so far."""
+        return self._image, self._light
 
     def result(self) -> tuple[Floats, Floats]:
         """Image and illumination without the layer."""

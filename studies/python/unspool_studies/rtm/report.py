@@ -125,6 +125,7 @@ def _time(outcome: Outcome, seconds: float) -> dict[str, Any]:
     return {
         "run_seconds": seconds,
         "shot_seconds": list(outcome.migrated.seconds),
+        "shots_done_before": outcome.before,
         "propagator": outcome.propagator,
         **{f"{name}_seconds": seconds for name, seconds in outcome.times.items()},
         "stall_seconds": stall,
@@ -165,7 +166,8 @@ def show(report: dict[str, Any], stats: Stats, console: Console) -> None:
 
 
 def _history_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
-    history, shots = report["history"], report["survey"]["shots"]
+    history = report["history"]
+    shots = report["survey"]["shots"] - report["time"]["shots_done_before"]
     ratio = history["shot_over_memory"]
     fields = f"{history['wavefields_a_shot']} wavefields of {_mega(history['wavefield_bytes'])}"
     every = report["survey"]["save_every_steps"]

@@ -27,6 +27,8 @@ pub struct Plan {
     pub config: Config,
     /// Actual speeds of the machine.
     pub machine: Machine,
+    /// Whether restores are announced from what earlier ones were like.
+    pub learns: bool,
     /// Injected faults.
     pub faults: Faults,
     /// The compression of the application's saves, if any.
@@ -49,7 +51,9 @@ impl Plan {
         let faults = faults::faults(&mut Random::of(seed, Topic::Faults, 0));
         let codec = codec::codec(&mut Random::of(seed, Topic::Codec, 0));
         let lives = workload::lives(&mut Random::of(seed, Topic::Script, 0), &config);
-        Plan { seed, config, machine, faults, codec, lives, content: true, canary: None }
+        let drawn = Random::of(seed, Topic::Learning, 0).chance(0.5);
+        let learns = drawn && !config.discard_after_restore;
+        Plan { seed, config, machine, learns, faults, codec, lives, content: true, canary: None }
     }
 
     /// All scripts of all lives.
@@ -69,7 +73,7 @@ impl fmt::Display for Plan {
         writeln!(f, "seed {}", self.seed)?;
         writeln!(f, "{:#?}", self.config)?;
         writeln!(f, "{:?}", self.machine)?;
-        writeln!(f, "{:?}", self.faults)?;
+        writeln!(f, "learns {}, {:?}", self.learns, self.faults)?;
         self.codec.iter().try_for_each(|codec| writeln!(f, "{codec:?}"))?;
         for (number, life) in self.lives.iter().enumerate() {
             writeln!(f, "life {number}, crash after {:?} events", life.crash_after)?;

@@ -35,6 +35,8 @@ pub enum Order {
 pub enum Hints {
     /// None.
     None,
+    /// None, and what earlier iterations restored announces them.
+    Learned,
     /// At each restore the next one.
     Next,
     /// All, before the first save; prefetching starts after the last save.
@@ -60,6 +62,8 @@ pub struct Scenario {
     pub restore_interval: Nanos,
     /// The compression of the application's saves, if any.
     pub codec: Option<Codec>,
+    /// How often the history is saved, restored and discarded.
+    pub iterations: usize,
     /// Whether the restores begin only when everything is flushed.
     pub wait_for_flush: bool,
 }
@@ -91,6 +95,7 @@ impl Scenario {
             save_interval: Nanos(10_000_000),
             restore_interval: Nanos(10_000_000),
             codec: None,
+            iterations: 1,
             wait_for_flush: false,
         }
     }
@@ -122,8 +127,19 @@ impl Scenario {
     }
 
     fn script(&self) -> Script {
-        let order = self.restore_order();
         let mut steps = Vec::new();
+        for turn in 0..self.iterations {
+            if turn > 0 {
+                let versions = (0..self.bytes.len() as i64).map(Version);
+                steps.extend(versions.map(Step::Discard));
+            }
+            self.iterate(&mut steps);
+        }
+        Script { steps }
+    }
+
+    fn iterate(&self, steps: &mut Vec<Step>) {
+        let order = self.restore_order();
         if self.hints == Hints::All {
             steps.push(Step::HoldPrefetch);
             steps.extend(order.iter().map(|version| Step::Expect(Version(*version))));
@@ -143,7 +159,6 @@ impl Scenario {
             steps.push(Step::restore(*version));
             steps.push(Step::Compute(self.restore_interval));
         }
-        Script { steps }
     }
 
     fn plan(&self) -> Plan {
@@ -152,6 +167,7 @@ impl Scenario {
             seed: 0,
             config: self.config.clone(),
             machine: self.machine.clone(),
+            learns: self.hints == Hints::Learned,
             faults: Faults::none(),
             codec: self.codec,
             lives: vec![life],

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use unspool_core::{CheckpointId, Core, Event, Nanos, TierId, Version};
+use unspool_core::{CheckpointId, Core, Event, Learner, Nanos, TierId, Version};
 
 use super::{Checked, Work, World};
 use crate::canary::Canary;
@@ -84,6 +84,7 @@ impl World {
         self.requests = Requests::default();
         self.retries = Retries::new(&config);
         self.order.restart();
+        self.learner = self.plan.learns.then(Learner::default);
         self.hints = HintMirror::default();
         self.agenda = Agenda::default();
         self.threads.clear();

@@ -14,8 +14,16 @@ use crate::panics;
 use crate::world::agenda::Action;
 
 impl World {
-    /// Passes an event to the core.
+    /// Passes an event to the core, after the hints that are learned.
     pub(crate) fn feed(&mut self, event: Event) -> Checked {
+        let mut hints = Vec::new();
+        if let Some(learner) = &mut self.learner {
+            learner.before(&event, self.core.hints(), &mut hints);
+        }
+        hints.into_iter().chain([event]).try_for_each(|event| self.pass(event))
+    }
+
+    fn pass(&mut self, event: Event) -> Checked {
         self.events += 1;
         let restored = match event {
             Event::Restored { request } => self.requests.works_on(request),

@@ -21,7 +21,7 @@ mod transfers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use unspool_core::{CheckpointId, Core, Nanos, RequestId, TransferId, Version};
+use unspool_core::{CheckpointId, Core, Learner, Nanos, RequestId, TransferId, Version};
 
 use crate::check::durable::Promises;
 use crate::check::ledger::Ledger;
@@ -57,6 +57,7 @@ pub struct World {
     pub(crate) now: Nanos,
     pub(crate) agenda: Agenda,
     pub(crate) core: Core,
+    pub(crate) learner: Option<Learner>,
     pub(crate) hardware: Hardware,
     pub(crate) ledger: Ledger,
     pub(crate) requests: Requests,
@@ -119,6 +120,7 @@ impl World {
             now: Nanos(0),
             agenda: Agenda::default(),
             core: Core::new(config.clone()).expect("plans have valid settings"),
+            learner: plan.learns.then(Learner::default),
             hardware: Hardware::new(&plan),
             ledger: Ledger::new(&config),
             requests: Requests::default(),

@@ -7,20 +7,28 @@ while it runs.
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 from ..errors import OptionError, VersionExistsError
 from ..schedules import as_schedule
 from ..schedules.given import figure
-from .report import AdjointReport, Progress
+from .accumulated import Accumulated
+from .durable import Durable
+from .fidelity import CheckedRun
+from .report import AdjointReport, Effect, Fidelity, FidelityWarning, Progress
+from .resumed import ResumableRun
 from .run import Job, Run
 from .states import Part, State
 
-__all__ = ["AdjointReport", "Progress", "adjoint"]
+__all__ = ["AdjointReport", "Effect", "Fidelity", "FidelityWarning", "Progress", "adjoint"]
 
 # How many restores ahead of the current one are announced.
 LOOKAHEAD = 1024
+
+# The last version that there can be.
+LAST = (1 << 63) - 1
 
 
 def adjoint(
@@ -36,6 +44,11 @@ def adjoint(
     progress: Callable[[Progress], Any] | None = None,
     stream: Any = None,
     lookahead: SupportsIndex = LOOKAHEAD,
+    resume: str | os.PathLike[str] | None = None,
+    adjoint_state: Any = None,
+    every: int | str = "auto",
+    hints: str = "schedule",
+    check: SupportsIndex = 0,
 ) -> AdjointReport:
     """Runs a simulation forwards and its adjoint backwards, keeping in `spool` what `schedule`
     says, and computing the rest again.
@@ -68,39 +81,88 @@ def adjoint(
         progress: is called with a `Progress` after every action.
         stream: the stream of copies of arrays on a GPU, as for `Spool.save`.
         lookahead: how many restores are announced ahead of time.
+        resume: a folder on a file system that outlives the process. When the process is killed, in
+            the forward or in the reverse sweep, the same call in another process goes on from what
+            is durable there, and ends with the same bits if the steps compute the same ones. It is
+            emptied at the end. Give each problem a folder of its own: a folder of other shapes or
+            another number of steps is refused, other data in arrays of the same shapes are not.
+        adjoint_state: everything that `reverse` and `at_end` change and `reverse` goes on from, for
+            `resume`: an array, a list or tuple of arrays, or a dictionary of arrays, trees of them,
+            generators of random numbers, numbers and texts, as `Checkpointer.save` takes them; or a
+            function without arguments that returns one of these, asked anew each time. It is
+            restored in place; numbers, texts and arrays of JAX are replaced in the dictionary.
+        every: for `resume`: the time between two checkpoints, a number of steps, or `"auto"`, as
+            for a `Checkpointer`. States of the forward sweep stay until the end, so that there has
+            to be room for one for each `every` of it.
+        hints: `"schedule"` announces what is restored from a dry run of the schedule. `"learn"`
+            leaves it to a `Spool(learn=True)`: from the second adjoint with the same saves and
+            restores on, what is restored after each run of saves is announced when these are made.
+            It is for schedules whose dry run is expensive or goes another way.
+        check: the number of states, spread over the run, that are also kept without loss, to
+            estimate what a codec with a bound does to the gradient. `adjoint_state` has to be given
+            as for `resume`, with the arrays of the gradient in it; generators of random numbers
+            cannot be. Every step is then reversed twice, the checked ones three times: `reverse`
+            must change nothing that counts besides `adjoint_state`, and find it where that says.
+            Exact states take the versions after `first + N`. The result is in the report; above
+            5 % there is an `unspool.types.FidelityWarning` too.
 
     Returns:
-        What it cost: steps computed again, bytes moved, time spent and time waited.
+        What it cost: steps computed again, bytes moved, time spent and time waited; where it went
+        on from `resume`, since then.
 
     Raises:
         ScheduleError: the schedule breaks a rule; the action is not carried out.
-        OptionError: an argument makes no sense, or the spool has `discard_after_restore`.
+        OptionError: an argument makes no sense, the spool has `discard_after_restore`, or another
+            adjoint lies in the folder of `resume`; `hints="learn"`, and the spool does not learn;
+            `check` together with `resume`, or with a schedule that does not know the number of
+            steps.
         VersionExistsError: a version is in use.
         All that `Spool.save` and `Spool.restore` raise, and whatever the functions raise. The
             exception has a note that names the step, the spool is usable, and what the driver kept
-            in it is discarded.
+            in it is discarded. What is durable in the folder of `resume` stays.
     """
     chosen = as_schedule(schedule)
-    _check_function("forward", forward)
-    _check_function("reverse", reverse)
-    if at_end is not None:
-        _check_function("at_end", at_end)
-    if progress is not None:
-        _check_function("progress", progress)
+    given = {"at_end": at_end, "progress": progress}
+    given = {name: function for name, function in given.items() if function is not None}
+    _check_functions(forward=forward, reverse=reverse, **given)
     base, ahead = _integer("first", first), _integer("lookahead", lookahead)
     if not 0 <= ahead < 1 << 63:
         raise OptionError(f"adjoint(lookahead={ahead}): write a number of restores, 0 or more.")
     _check_spool(spool)
-    _check_versions(spool, base, figure(chosen, "steps"))
+    _check_hints(hints, spool)
+    checks = _checks(check, adjoint_state, resume)
+    steps = figure(chosen, "steps")
+    wanted = _versions(base, None if steps is None else steps + checks)
     held = State(state)
     part = None if for_reverse is None else Part(for_reverse, held)
-    job = Job(chosen, spool, forward, reverse, held, part, at_end, base, progress, stream, ahead)
-    return Run(job).go()
+    rest = (held, part, at_end, base, progress, stream, ahead)
+    job = Job(chosen, spool, forward, reverse, *rest, announces=hints == "schedule")
+    if resume is None:
+        _check_versions(spool, wanted)
+        if checks:
+            return CheckedRun(job, Accumulated(adjoint_state), checks).go()
+        return Run(job).go()
+    if adjoint_state is None:
+        raise OptionError("adjoint(resume=...): give `adjoint_state`, which reverse steps change.")
+    accumulated = Accumulated(adjoint_state)
+    with Durable(resume, every, held, accumulated, base, steps, stream) as durable:
+        return _resumed(job, durable, wanted)
 
 
-def _check_function(name: str, function: Any) -> None:
-    if not callable(function):
-        raise OptionError(f"adjoint({name}={function!r}): that is no function.")
+def _resumed(job: Job, durable: Durable, wanted: tuple[int, int]) -> AdjointReport:
+    """A run that begins, or goes on, in a folder that outlives it."""
+    if durable.place is None:
+        _check_versions(job.spool, wanted)
+        durable.begin()
+    else:
+        _discard_left(job.spool, wanted)
+    return ResumableRun(job, durable).go()
+
+
+def _check_functions(**given: Any) -> None:
+    for name, function in given.items():
+        if not callable(function):
+            raise OptionError(f"adjoint({name}={function!r}): that is no function.")
 
 
 def _integer(name: str, value: SupportsIndex) -> int:
@@ -121,17 +183,57 @@ def _check_spool(spool: Any) -> None:
         )
 
 
-def _check_versions(spool: Any, first: int, steps: int | None) -> None:
-    """The versions of all states are free; of an unknown number of states, all from `first` on."""
-    last = (1 << 63) - 1 if steps is None else first + steps
-    if first < -1 << 63 or last >= 1 << 63:
+def _check_hints(hints: str, spool: Any) -> None:
+    if hints not in ("schedule", "learn"):
+        raise OptionError(f'adjoint(hints={hints!r}): write "schedule" or "learn".')
+    if hints == "learn" and not getattr(spool, "learn", False):
+        raise OptionError(
+            'adjoint(hints="learn"): this spool learns nothing: open it with learn=True.'
+        )
+
+
+def _checks(check: SupportsIndex, adjoint_state: Any, resume: Any) -> int:
+    """The number of states that are checked."""
+    count = _integer("check", check)
+    if count < 0:
+        raise OptionError(f"adjoint(check={count}): write a number of states, 0 or more.")
+    if count and resume is not None:
+        raise OptionError(
+            "adjoint(check=...): a run with `resume` cannot be checked: what it would compare is "
+            "gone when the process is killed. Check a run without."
+        )
+    if count and adjoint_state is None:
+        raise OptionError(
+            "adjoint(check=...): give `adjoint_state`, in which the gradient is, to be compared."
+        )
+    return count
+
+
+def _versions(first: int, steps: int | None) -> tuple[int, int]:
+    """The first and the last version of all states; of an unknown number of them, all that follow
+    the first one."""
+    last = LAST if steps is None else first + steps
+    if first < -1 << 63 or last > LAST:
         raise OptionError(f"adjoint(first={first}): versions are integers of 64 bits.")
+    return first, last
+
+
+def _check_versions(spool: Any, wanted: tuple[int, int]) -> None:
+    """The versions of all states are free."""
+    first, last = wanted
     for version in spool.versions():
         if first <= version <= last:
-            needed = f"{first} and later" if steps is None else f"{first} to {last}"
+            needed = f"{first} and later" if last == LAST else f"{first} to {last}"
             taken = VersionExistsError(
                 f"adjoint keeps states under the versions {needed}, and {version} is already "
                 "saved: discard it, or give another `first`."
             )
             taken.version = version
             raise taken
+
+
+def _discard_left(spool: Any, wanted: tuple[int, int]) -> None:
+    """What a run that was killed has left in a durable spool: its states are computed again."""
+    for version in spool.versions():
+        if wanted[0] <= version <= wanted[1]:
+            spool.discard(version)

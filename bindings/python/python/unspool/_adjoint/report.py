@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..schedules.actions import Action
-from ..stats import Stats, size, table, time
+from ..stats import Stats, plain, size, table, time
 
-__all__ = ["AdjointReport", "Progress"]
+__all__ = ["AdjointReport", "Effect", "Fidelity", "FidelityWarning", "Progress"]
 
 
 @dataclass(slots=True)
@@ -31,6 +31,59 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """How far an array of the gradient is from that of exact states, as a share of it in L2.
+
+    Attributes:
+        estimate: with errors of different states that go together as those of the checked ones.
+        independent: with errors that have nothing to do with one another.
+        worst: with errors that all add.
+    """
+
+    estimate: float
+    independent: float
+    worst: float
+
+
+class FidelityWarning(UserWarning):
+    """A codec with a bound changes the gradient of `unspool.adjoint(check=n)` by more than 5 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """What the codec does to the gradient of `unspool.adjoint(check=n)`.
+
+    Attributes:
+        checked: the steps that were also reversed from exact states.
+        steps: the number of all steps.
+        arrays: the effect on each array of `adjoint_state`, by its name.
+    """
+
+    checked: tuple[int, ...]
+    steps: int
+    arrays: Mapping[str, Effect]
+
+    @property
+    def estimate(self) -> float:
+        """The largest estimate of an array."""
+        return max((one.estimate for one in self.arrays.values()), default=0.0)
+
+    @property
+    def worst(self) -> float:
+        """The largest effect on an array, should all errors add."""
+        return max((one.worst for one in self.arrays.values()), default=0.0)
+
+    def __str__(self) -> str:
+        about = f"checked at {len(self.checked)} of {self.steps:,} states: "
+        if not self.worst:
+            return about + "the codec does not change the gradient"
+        return (
+            f"{about}the codec changes the gradient by about {100 * self.estimate:.2g} % in L2 "
+            f"({100 * self.worst:.2g} % if all errors add)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class AdjointReport:
     """What `unspool.adjoint` did and how long it took; `print` it for a table.
 
@@ -41,7 +94,9 @@ class AdjointReport:
     Attributes:
         steps: the number of steps.
         forward_steps: steps that `forward` took, repeats included.
-        recomputed_steps: those among them that it had taken before.
+        recomputed_steps: those among them that it had taken before, in this call or in one that
+            was killed.
+        reversed_steps: steps that `reverse` took back in this call.
         saves: copies saved.
         restores: copies restored.
         peak_copies: the most copies that the schedule kept at a time; `at_end` keeps one more.
@@ -57,11 +112,13 @@ class AdjointReport:
         restore_stall_seconds: the time that restores waited for their data.
         tiers: the most bytes that were in use in each tier at once, since the spool was opened.
         links: the bytes that were moved, by their way, such as `"device -> host"`.
+        fidelity: what the codec does to the gradient, with `check`; else None.
     """
 
     steps: int
     forward_steps: int
     recomputed_steps: int
+    reversed_steps: int
     saves: int
     restores: int
     peak_copies: int
@@ -77,15 +134,19 @@ class AdjointReport:
     restore_stall_seconds: float
     tiers: Mapping[str, int]
     links: Mapping[str, int]
+    fidelity: Fidelity | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures as dictionaries and numbers, ready for `json.dump`."""
-        return dataclasses.asdict(self)
+        """All figures as dictionaries and numbers, ready for `json.dump`: None for what is not
+        finite, as the effect of a codec on a gradient that is zero without it."""
+        return plain(dataclasses.asdict(self))
 
     def __str__(self) -> str:
         blocks = [self._head(), self._calls(), table([("tier", "peak"), *_sizes(self.tiers)])]
         if self.links:
             blocks.append(table([("movement", "bytes"), *_sizes(self.links)]))
+        if self.fidelity is not None:
+            blocks.append(str(self.fidelity))
         return "\n\n".join(blocks)
 
     def _head(self) -> str:
@@ -101,7 +162,7 @@ class AdjointReport:
         rows = [
             ("calls", "count", "time", "bytes", "stall"),
             ("forward", f"{self.forward_steps:,}", time(self.forward_seconds), "-", "-"),
-            ("reverse", f"{self.steps:,}", time(self.reverse_seconds), "-", "-"),
+            ("reverse", f"{self.reversed_steps:,}", time(self.reverse_seconds), "-", "-"),
             ("save", f"{self.saves:,}", time(self.save_seconds), moved, stalls),
             ("restore", f"{self.restores:,}", time(self.restore_seconds), back, waits),
         ]

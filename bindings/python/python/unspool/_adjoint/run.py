@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter as clock
 from typing import Any
@@ -11,14 +11,17 @@ from typing import Any
 from .._unspool import Ahead, Interpreter, Uses
 from ..errors import Error, OptionError, ScheduleError, UnknownVersionError, VersionExistsError
 from ..schedules import Schedule, Stop
-from ..schedules.actions import FORWARD, Word, named
+from ..schedules.actions import FORWARD, REVERSE, Word, named
 from ..schedules.given import figure
 from .hints import Feeder
 from .report import AdjointReport, Progress, moved
-from .source import source_of
-from .states import Part, State, arrays_of
+from .source import Twin, source_of
+from .states import Part, WorkingState, arrays_of
 
-__all__ = ["Job", "Run"]
+__all__ = ["Job", "Run", "changed"]
+
+# What carries an action out, by its kind as `unspool.schedules.actions` counts them.
+DOES = ("forward", "save", "restore", "reverse", "discard", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,16 @@ class Job:
     spool: Any
     forward: Callable[[Any, int, int], Any]
     reverse: Callable[[Any, int], Any]
-    state: State
+    state: WorkingState
     part: Part | None
     at_end: Callable[[Any], Any] | None
     first: int
     progress: Callable[[Progress], Any] | None
     stream: Any
     lookahead: int
+    codec: Any = None
+    #: Whether restores are announced from the schedule.
+    announces: bool = True
 
 
 class Run:
@@ -63,27 +69,45 @@ class Run:
         self.inside = "the driver"
         self.turned = job.at_end is None
         self.forward_steps = self.reversed = self.saves = self.restores = 0
-        self.turn_steps = 0
+        # States 0 to `farthest` were computed. An earlier run that this one goes on with had
+        # computed those to `known`, and reversed so many steps.
+        self.farthest = self.known = self.reversed_before = 0
         self.seconds = dict.fromkeys(("forward", "reverse", "at_end", "save", "restore"), 0.0)
         self.slower: frozenset[str] = frozenset()
+        # The actions that are left, and the one before which the driver pauses.
+        self.words = self.checked_words()
+        self.waiting: Word | None = None
 
     def go(self) -> AdjointReport:
         """Carries everything out."""
-        begun, before = clock(), self.spool.stats()
+        self.begin()
+        return self.finish()
+
+    def begin(self) -> None:
+        """Carries out what comes before the first step is reversed, `at_end` included."""
+        self.begun, self.before = clock(), self.spool.stats()
         # In the fastest tier copies are anyway, and tiers that are not there cannot be preferred.
-        self.slower = frozenset(tier.name for tier in before.tiers[1:])
+        self.slower = frozenset(tier.name for tier in self.before.tiers[1:])
         try:
             if self.steps is not None:
                 self.look_ahead()
-            self.carry_out()
+            self.carry_out(pausing=True)
+        except BaseException as failure:
+            self.clean_up(failure)
+            raise
+
+    def finish(self) -> AdjointReport:
+        """Carries out the rest."""
+        try:
+            self.carry_out(pausing=False)
         except BaseException as failure:
             self.clean_up(failure)
             raise
         after = self.spool.stats()
-        if after.hints > before.hints:
+        if after.hints > self.before.hints:
             # A dry run that went another way announced them, and nobody will restore that.
             self.spool.forget_hints()
-        return self.report(clock() - begun, moved(before, after))
+        return self.report(clock() - self.begun, moved(self.before, after))
 
     def look_ahead(self) -> None:
         """Begins the dry run: the number of steps is known."""
@@ -97,39 +121,65 @@ class Run:
             self.uses, self.lives = Uses(at_end=not self.turned), 0
             self.uses.keep(kept)
             self.source.twin(self.steps).into(self.uses)
-        self.feeder = Feeder(self.spool, ahead, self.source.twin(self.steps), job.lookahead)
+        if job.announces:
+            self.announce(ahead, self.source.twin(self.steps))
 
-    def carry_out(self) -> None:
+    def announce(self, ahead: Ahead, twin: Twin, passed: int = 0) -> None:
+        """Has the spool hear of the restores that come, after so many that nobody will make."""
+        self.feeder = Feeder(self.spool, ahead, twin, self.job.lookahead, passed)
+
+    def checked_words(self) -> Iterator[Word]:
         """Every action, after the interpreter has seen it."""
-        # By the kind of the action, as `unspool.schedules.actions` counts them.
-        does = (self.forward, self.save, self.restore, self.reverse, self.discard, self.end)
-        progress = self.job.progress
         while True:
             self.inside, self.word = "the schedule", None
             words = self.source.batch()
             if not words:
                 break
             good, fault = self.interpreter.see(words)
-            for word in words if fault is None else words[:good]:
-                self.word = word
-                kind, first, second, tier = word
-                does[kind](first, second, tier)
-                if progress is not None:
-                    self.tell(progress, word)
+            yield from words if fault is None else words[:good]
             if fault is not None:
                 raise ScheduleError(f"This is no valid schedule: {fault}.")
         self.interpreter.finish()
 
+    def carry_out(self, *, pausing: bool) -> None:
+        """The actions that are left, or those before the first step is reversed."""
+        word, self.waiting = self.waiting or next(self.words, None), None
+        while word is not None:
+            self.word = word
+            if word[0] == REVERSE and not self.turned:
+                self.turn_round(word[1])
+            if pausing and self.turned:
+                self.waiting = word
+                return
+            self.act(word)
+            word = next(self.words, None)
+
+    def act(self, word: Word) -> None:
+        """Carries one action out."""
+        kind, first, second, tier = word
+        getattr(self, DOES[kind])(first, second, tier)
+        self.tell(word)
+
     def forward(self, start: int, stop: int, _tier: str | None) -> None:
         """Advances the working state."""
         if self.restored_part is not None:
-            raise _changed(f"it advances from state {start}")
+            raise changed(f"it advances from state {start}")
+        self.take(start, stop)
+
+    def take(self, start: int, stop: int) -> bool:
+        """Advances the working state; whether the forward pass goes on."""
         returned = self.advance(start, stop)
         if isinstance(returned, Stop):
             self.stopped(returned, start, stop)
-            return
-        self.forward_steps += stop - start
+            return False
+        self.computed(start, stop)
         self.state.replace(returned)
+        return True
+
+    def computed(self, start: int, stop: int) -> None:
+        """Counts steps."""
+        self.forward_steps += stop - start
+        self.farthest = max(self.farthest, stop)
 
     def advance(self, start: int, stop: int) -> Any:
         """Calls `forward`."""
@@ -153,34 +203,45 @@ class Run:
                 f"forward(state, {start}, {stop}) returned Stop({said.step!r}): the forward pass "
                 f"can end at a state from {start} to {stop}."
             )
-        self.source.finish(said.step)
-        self.interpreter.stopped_at(said.step)
-        self.forward_steps += said.step - start
+        self.ends_at(said.step)
+        self.computed(start, said.step)
         if said.step > start or said.state is not None:
             self.state.replace(said.state)
-        self.steps = said.step
         if not self.turned:
             self.at_end()
         self.look_ahead()
 
+    def ends_at(self, steps: int) -> None:
+        """The number of steps is known by now."""
+        self.source.finish(steps)
+        self.interpreter.stopped_at(steps)
+        self.steps = steps
+
     def save(self, step: int, _second: int, tier: str | None) -> None:
         """Keeps a copy of the working state."""
-        copies = self.held.get(step)
-        if copies is not None:
-            self.held[step] = copies + 1
+        if step in self.held:
+            self.held[step] += 1
             return
         if self.restored_part is not None:
-            raise _changed(f"it saves state {step}")
-        only_reversed = self.uses is not None and self.uses.only_reversed(self.lives)
-        self.lives += 1
+            raise changed(f"it saves state {step}")
+        only_reversed = self.begin_life()
         version = self.job.first + step
         self.put(version, only_reversed)
+        self.hold(step, only_reversed)
+        if tier in self.slower:
+            self.spool._prefer(version, tier)
+
+    def begin_life(self) -> bool:
+        """Whether the state that is kept next is only restored to be reversed from."""
+        self.lives += 1
+        return self.uses is not None and self.uses.only_reversed(self.lives - 1)
+
+    def hold(self, step: int, only_reversed: bool) -> None:
+        """A state is kept from now on."""
         self.held[step] = 1
         self.saving = None
         if only_reversed:
             self.partial.add(step)
-        if tier in self.slower:
-            self.spool._prefer(version, tier)
 
     def put(self, version: int, only_reversed: bool) -> None:
         """Saves the working state, or the part of it that a reverse step reads."""
@@ -190,7 +251,10 @@ class Run:
         positional, by_name = arrays_of(value)
         self.inside, self.saving = "the spool", version
         begun = clock()
-        self.spool.save(version, *positional, stream=self.job.stream, **by_name)
+        options = {"stream": self.job.stream}
+        if self.job.codec is not None:
+            options["codec"] = self.job.codec
+        self.spool.save(version, *positional, **options, **by_name)
         self.seconds["save"] += clock() - begun
         self.saves += 1
 
@@ -214,8 +278,6 @@ class Run:
 
     def reverse(self, step: int, _second: int, _tier: str | None) -> None:
         """Takes the adjoint back over a step."""
-        if not self.turned:
-            self.turn_round(step)
         self.inside = "state"
         value = self.restored_part
         if value is None:
@@ -237,8 +299,7 @@ class Run:
         returned = self.advance(last, last + 1)
         if isinstance(returned, Stop):
             raise ScheduleError(f"forward returned {returned!r} for the last step.")
-        self.turn_steps = 1
-        self.forward_steps += 1
+        self.computed(last, last + 1)
         self.state.replace(returned)
         self.at_end()
         if self.state.frozen:
@@ -266,21 +327,27 @@ class Run:
         if copies:
             self.held[step] = copies
             return
-        self.spool.discard(self.job.first + step)
+        self.give_up(step)
         del self.held[step]
         self.partial.discard(step)
+
+    def give_up(self, step: int) -> None:
+        """Discards the copy of a state."""
+        self.spool.discard(self.job.first + step)
 
     def end(self, _first: int, _second: int, _tier: str | None) -> None:
         """Everything was done."""
 
-    def tell(self, progress: Callable[[Progress], Any], word: Word) -> None:
-        """Calls `progress`."""
+    def tell(self, word: Word) -> None:
+        """Calls `progress`, if there is one."""
+        if self.job.progress is None:
+            return
         (action,) = named([word])
         self.inside = "progress"
-        progress(Progress(action, self.forward_steps, self.reversed, self.steps))
+        self.job.progress(Progress(action, self.forward_steps, self.reversed, self.steps))
 
-    def clean_up(self, failure: BaseException) -> None:
-        """Takes back everything that was announced and kept, and says where it happened."""
+    def clean_up(self, failure: BaseException | None = None) -> None:
+        """Takes back everything that was announced and kept, and says where a failure happened."""
         note = self.note()
         taken = isinstance(failure, VersionExistsError | UnknownVersionError)
         versions = [self.job.first + step for step in self.held]
@@ -292,9 +359,11 @@ class Run:
             # What cannot be discarded is not there, or the spool is closed.
             with contextlib.suppress(Error):
                 self.spool.discard(version)
+        self.held, self.words = {}, iter(())
         # Last, because an exception's own class may refuse it.
-        with contextlib.suppress(Exception):
-            failure.add_note(note)
+        if failure is not None:
+            with contextlib.suppress(Exception):
+                failure.add_note(note)
 
     def note(self) -> str:
         """What ran when an exception was raised."""
@@ -326,15 +395,12 @@ class Run:
     def report(self, seconds: float, spent: dict[str, Any]) -> AdjointReport:
         """The figures of the whole run."""
         counts = self.interpreter.counts()
-        # Every state was computed once; state N only where somebody wanted it.
-        farthest = counts["steps"] - 1
-        if self.turn_steps or self.job.schedule.steps is None:
-            farthest += 1
         spent |= {f"{name}_seconds": spent_in for name, spent_in in self.seconds.items()}
         return AdjointReport(
             steps=counts["steps"],
             forward_steps=self.forward_steps,
-            recomputed_steps=self.forward_steps - farthest,
+            recomputed_steps=self.forward_steps - (self.farthest - self.known),
+            reversed_steps=self.reversed - self.reversed_before,
             saves=self.saves,
             restores=self.restores,
             peak_copies=counts["peak"],
@@ -343,7 +409,8 @@ class Run:
         )
 
 
-def _changed(what: str) -> ScheduleError:
+def changed(what: str) -> ScheduleError:
+    """The error of a schedule whose dry run went another way."""
     return ScheduleError(
         f"The schedule is not the one of its dry run: {what}, from a copy that was only to be "
         "reversed from and holds no more than `for_reverse`. Its iterators must all give the same "

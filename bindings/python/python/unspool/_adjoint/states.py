@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from .._trees import is_tree
 from ..errors import ArrayError, OptionError
 
-__all__ = ["Part", "State", "arrays_of"]
+__all__ = [
+    "Part",
+    "State",
+    "WorkingState",
+    "arrays_of",
+    "is_array",
+    "named_arrays",
+    "never_changes",
+    "place_of",
+]
 
 
 def arrays_of(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -18,6 +27,34 @@ def arrays_of(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(value, Mapping):
         return (), dict(value)
     return (value,), {}
+
+
+def named_arrays(value: Any) -> dict[str, Any]:
+    """The arrays of a state by the names that `Spool.save` gives them."""
+    positional, named = arrays_of(value)
+    return {**{str(number): array for number, array in enumerate(positional)}, **named}
+
+
+class WorkingState(Protocol):
+    """What the driver needs of the working state.
+
+    Attributes:
+        frozen: whether its arrays never change and are replaced instead.
+    """
+
+    frozen: bool
+
+    def now(self) -> Any:
+        """What the functions of the caller are given, and what is saved."""
+
+    def replace(self, returned: Any) -> None:
+        """Takes what `forward` returned."""
+
+    def put_back(self, value: Any) -> None:
+        """Makes an earlier value of a frozen state the working state again."""
+
+    def restore(self, spool: Any, version: int, stream: Any) -> None:
+        """The working state is what was saved under `version`."""
 
 
 class State:
@@ -30,7 +67,7 @@ class State:
     __slots__ = ("_ask", "_device", "_value", "frozen")
 
     def __init__(self, given: Any) -> None:
-        self._ask = given if callable(given) and not _is_array(given) else None
+        self._ask = given if callable(given) and not is_array(given) else None
         self._value = None if self._ask else given
         positional, named = arrays_of(self.now())
         if not positional and not named:
@@ -39,8 +76,8 @@ class State:
         arrays = [*positional, *named.values()]
         for one in filter(is_tree, arrays):
             raise ArrayError(f"adjoint(state=...): a {type(one).__name__} in it is not an array.")
-        self.frozen = any(map(_never_changes, arrays))
-        self._device = _place(arrays) if self.frozen else None
+        self.frozen = any(map(never_changes, arrays))
+        self._device = place_of(arrays) if self.frozen else None
         if self.frozen and self._ask:
             raise OptionError(
                 "adjoint(state=...): arrays of JAX never change, so that a function cannot give "
@@ -50,6 +87,10 @@ class State:
     def now(self) -> Any:
         """What the functions of the caller are given."""
         return self._ask() if self._ask else self._value
+
+    def arrays(self) -> list[Any]:
+        """The arrays in it."""
+        return _each(self.now())
 
     def replace(self, returned: Any) -> None:
         """Takes what `forward` returned, which may be nothing."""
@@ -70,7 +111,7 @@ class State:
                 f"forward returned {_shown(returned)}, but the state is {_shown(self._value)}: "
                 "return a state of the same kind, or nothing when it was changed in place."
             )
-        if not self.frozen and any(map(_never_changes, _each(returned))):
+        if not self.frozen and any(map(never_changes, _each(returned))):
             raise OptionError(
                 "forward returned arrays of JAX, which never change, but the state began as others "
                 "that are restored in place: begin with arrays of JAX, such as "
@@ -106,7 +147,7 @@ class Part:
 
     def __init__(self, given: Any, state: State) -> None:
         self._state = state
-        self._ask = given if callable(given) and not _is_array(given) else None
+        self._ask = given if callable(given) and not is_array(given) else None
         self._value = None if self._ask else given
         self._like: Any = None
         if state.frozen and not self._ask:
@@ -136,7 +177,7 @@ class Part:
         return value
 
 
-def _is_array(value: Any) -> bool:
+def is_array(value: Any) -> bool:
     """Whether it is an array, although it can be called (some libraries' arrays can)."""
     return any(hasattr(value, name) for name in ("__dlpack__", "__array__", "dtype"))
 
@@ -146,20 +187,25 @@ def _each(value: Any) -> list[Any]:
     return [*positional, *named.values()]
 
 
-def _never_changes(array: Any) -> bool:
+def never_changes(array: Any) -> bool:
+    """Whether it is an array of JAX."""
     return type(array).__module__.split(".")[0] in ("jax", "jaxlib")
 
 
-def _place(arrays: list[Any]) -> str | None:
-    """The device of these arrays of JAX, as `Spool.load` names it."""
-    if not all(map(_never_changes, arrays)):
+def place_of(arrays: list[Any], option: str = "state") -> str | None:
+    """The device of these arrays of JAX, as `Spool.load` names it.
+
+    Raises:
+        OptionError: there are others among them, or they are on several devices.
+    """
+    if not all(map(never_changes, arrays)):
         raise OptionError(
-            "adjoint(state=...): it mixes arrays of JAX, which never change, with others: give "
+            f"adjoint({option}=...): it mixes arrays of JAX, which never change, with others: give "
             "arrays of one kind."
         )
     devices = {device for array in arrays for device in array.devices()}
     if len(devices) > 1:
-        raise OptionError("adjoint(state=...): the arrays of JAX are on several devices.")
+        raise OptionError(f"adjoint({option}=...): the arrays of JAX are on several devices.")
     (device,) = devices
     return "cpu" if device.platform == "cpu" else f"cuda:{device.id}"
 
@@ -188,7 +234,7 @@ def _exchangeable(one: Any, other: Any) -> bool:
     """Whether one array may take the place of the other: not a number that some solver returned."""
     if type(one) is type(other):
         return True
-    return _is_array(other) and getattr(one, "shape", None) == getattr(other, "shape", None)
+    return is_array(other) and getattr(one, "shape", None) == getattr(other, "shape", None)
 
 
 def _shown(value: Any) -> str:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from unspool._plan.sizes import bytes_of
+from unspool._plan.sizes import bytes_of, rate_of
 from unspool._plan.text import links_table, what_if_table
 from unspool.errors import OptionError
 from unspool.planning import Compression, Links, Plan, Rate, measure_links, plan, what_if
@@ -90,12 +90,7 @@ def _compression(options: argparse.Namespace) -> Compression | None:
 
 def _speed(name: str, text: str | None) -> Rate | None:
     """Bytes in a second, or nothing."""
-    if text is None:
-        return None
-    words = text.strip()
-    if not words.endswith("/s"):
-        raise OptionError(f'{name} {text}: a speed is written as "500 GB/s".')
-    return Rate(float(bytes_of(name, words.removesuffix("/s"))))
+    return None if text is None else Rate(rate_of(name, text))
 
 
 def _check_target(target: Path) -> None:

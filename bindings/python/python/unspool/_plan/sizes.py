@@ -17,7 +17,7 @@ from unspool._types import Disk
 from unspool._unspool import Spool, size_in_bytes
 from unspool.errors import OptionError
 
-__all__ = ["TIERS", "Tiers", "bytes_of", "tiers_of"]
+__all__ = ["TIERS", "Tiers", "bytes_of", "rate_of", "tiers_of"]
 
 #: The tiers that a spool may have, fastest first.
 TIERS = ("device", "host", "disk")
@@ -45,6 +45,18 @@ def bytes_of(name: str, value: Any) -> int:
     if not 0 < found < 2**63:
         raise OptionError(f"{name}={value!r}: from 1 byte to 8 EiB, or leave it out.")
     return found
+
+
+def rate_of(name: str, text: str) -> float:
+    """The bytes per second of a speed as people write it: `"500 GB/s"`.
+
+    Raises:
+        OptionError: it is none; the text says what to write.
+    """
+    words = text.strip()
+    if not words.endswith("/s"):
+        raise OptionError(f'{name} {text}: a speed is written as "500 GB/s".')
+    return float(bytes_of(name, words.removesuffix("/s")))
 
 
 def _parsed(name: str, text: str) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -79,6 +80,22 @@ class Checkpointer:
         on_error: `"raise"` raises what went wrong after an earlier `save`; `"warn"` makes it a
             `RuntimeWarning`, and the run goes on.
         timeout: the longest wait for the disk and for other ranks, in seconds.
+        remote: a place beyond the machine where checkpoints are copied to after they count, in the
+            background: `"s3://bucket/prefix"`, `"gs://bucket/prefix"`, `"az://container/prefix"`,
+            or another directory, such as one of a parallel file system. A restart takes the newest
+            checkpoint that each rank can get from its folder or from there. Credentials are those
+            of the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
+        remote_every: which checkpoints are copied: `"auto"` is each one for which the place has
+            time, a duration or a number of steps as in `every`, and None the last one, at `close`,
+            which is copied in any case.
+        partner: which checkpoints another rank keeps as well, on another machine where there is
+            one: `"auto"`, a duration or a number of steps as in `every`. A save gives the newest
+            one that counts away and waits for that.
+        increments: with True, a checkpoint is stored as what has changed since the one before, in
+            chunks of 64 KiB, and in full as often as costs least; with a number, one in so many
+            is full, and more where increments would be larger than that. Checkpoints are compared
+            in the host tier, which needs room for one of them, and for three where saves are not to
+            wait for the disk.
 
     Raises:
         OptionError: an argument makes no sense, or checkpoints of another number of ranks lie
@@ -105,6 +122,10 @@ class Checkpointer:
         share: float = 0.05,
         on_error: Literal["raise", "warn"] = "raise",
         timeout: float = 300.0,
+        remote: str | os.PathLike[str] | None = None,
+        remote_every: int | str | None = "auto",
+        partner: int | str | None = None,
+        increments: bool | int = False,
     ) -> None:
         if type(keep) is not int or not 0 < keep < 1 << 32:
             raise OptionError(f"keep={keep!r}: write how many checkpoints stay, at least 1.")
@@ -114,8 +135,8 @@ class Checkpointer:
         self._signals = Signals(names)
         opened: list[Spool] = []
 
-        def make(data: Path) -> Spool:
-            disk = Disk(data, durable=True)
+        def make(data: Path | None) -> Spool:
+            disk = None if data is None else Disk(data, durable=True)
             spool = Spool(device, host, disk, codec=codec, on=on, timeout=timeout)
             opened.append(spool)
             return spool
@@ -132,6 +153,10 @@ class Checkpointer:
                 mtbf=mtbf,
                 share=share,
                 timeout=timeout,
+                remote=None if remote is None else os.fspath(remote),
+                remote_every=remote_every,
+                partner=partner,
+                increments=increments,
             )
         except BaseException:
             for spool in opened:
@@ -177,10 +202,14 @@ class Checkpointer:
         """
         self._check()
         self._tell()
+        self._save(step, what, None)
+
+    def _save(self, step: int, what: Mapping[str, Any], stream: Any) -> None:
+        """Saves what is named, arrays on a stream as `Spool.save` takes it."""
         sorted_ = sort(what)
         self._core.begin(_step(step), sorted_.text)
         try:
-            self._spool.save(step, sorted_.arrays)
+            self._spool.save(step, sorted_.arrays, stream=stream)
             self._core.commit()
         except BaseException as error:
             self._core.abandon()
@@ -217,7 +246,8 @@ class Checkpointer:
         the state that they had; returns its step, or None when there is none. Some of what was
         saved may be given. `values` has the small values.
 
-        When the bytes of a rank are damaged, all ranks take the next older checkpoint, with a
+        What a rank lacks, it gets back from its partner; what it lacks or has damaged, it fetches
+        from the remote place. Else all ranks take the next older checkpoint, with a
         `RuntimeWarning` that names the file; those that are newer go with the next save.
 
         Raises:
@@ -229,14 +259,14 @@ class Checkpointer:
         generators = {name: one for name, one in targets.items() if random.is_generator(one)}
         arrays = {name: one for name, one in targets.items() if name not in generators}
 
-        def take(step: int) -> dict[str, Any]:
+        def take(spool: Spool, step: int) -> dict[str, Any]:
             states = read(self._core.values(step))[1]
             for name, generator in generators.items():
                 if name not in states:
                     raise ArrayError(f"{name}: no random numbers were saved under this name.")
                 random.check(name, generator, states[name])
             if arrays:
-                self._spool.restore(step, arrays)
+                spool.restore(step, arrays)
             return states
 
         step, states = self._newest(take)
@@ -262,13 +292,13 @@ class Checkpointer:
             All that `Spool.load` and `restore` raise.
         """
 
-        def take(step: int) -> dict[str, Any]:
+        def take(spool: Spool, step: int) -> dict[str, Any]:
             small = read(self._core.values(step))[0]
-            return {**small, **self._spool.load(step, to=to, device=device)}
+            return {**small, **spool.load(step, to=to, device=device)}
 
         self._check()
         if step is not None:
-            return take(_step(step))
+            return self._taken(_step(step), take)
         return self._newest(take)[1] or {}
 
     def values(self, step: int | None = None) -> dict[str, Any]:
@@ -309,9 +339,16 @@ class Checkpointer:
         return self._core.interval
 
     @property
+    def copies(self) -> dict[str, Any] | None:
+        """How far the copies in the remote place are on this rank: its `place`, the `steps` that it
+        has, the step that it is `copying`, and how many were `skipped`, as they were due while an
+        earlier one was on its way. None where there is no remote place."""
+        return self._core.copies()
+
+    @property
     def spool(self) -> Spool:
-        """The spool that has the arrays of this rank, for its statistics; it is not to be changed
-        by other means."""
+        """The spool that the arrays of this rank are saved into, for its statistics; it is not to
+        be changed by other means. With `increments` they leave it when they count."""
         return self._spool
 
     def stop(self) -> None:
@@ -333,11 +370,15 @@ class Checkpointer:
         """Waits until everything that was saved counts, deletes what is not kept, and ends. A
         second call does nothing.
 
+        With a remote place it waits until the newest checkpoint is there, which is an error of this
+        call when it does not get there; the next opening goes on with it then.
+
         What cannot be made durable is tried once more, and then this raises, and the Checkpointer
         stays open, so that it can be closed again; with `on_error="warn"` it is given up.
 
         Raises:
-            CapacityError, StorageError, WaitTimeoutError: a checkpoint does not count, and why.
+            CapacityError, StorageError, WaitTimeoutError: a checkpoint does not count, and why; or
+                its copy did not get to the remote place.
             WaitTimeoutError: another rank did not answer.
         """
         self._end(agree=True, timeout=timeout)
@@ -361,7 +402,7 @@ class Checkpointer:
         return f"<unspool.Checkpointer: {state}>"
 
     def _newest(
-        self, take: Callable[[int], dict[str, Any]]
+        self, take: Callable[[Spool, int], dict[str, Any]]
     ) -> tuple[int | None, dict[str, Any] | None]:
         """The newest checkpoint that all ranks can take, and what `take` made of it here."""
         self._check()
@@ -370,7 +411,7 @@ class Checkpointer:
             taken, refused = None, None
             outcome: tuple[Outcome, str] = ("restored", "")
             try:
-                taken = take(step)
+                taken = self._taken(step, take)
             except _UNREADABLE as why:
                 outcome = ("unreadable", str(why))
             except Exception as why:
@@ -387,6 +428,26 @@ class Checkpointer:
             unreadable.append(step)
         return None, None
 
+    def _taken(self, step: int, take: Callable[[Spool, int], dict[str, Any]]) -> dict[str, Any]:
+        """What `take` makes of a checkpoint here; what is damaged here is fetched."""
+        self._core.ready(step)
+        try:
+            return self._read(step, take)
+        except _UNREADABLE as why:
+            if not self._core.fetch(step):
+                raise
+            text = f"Step {step} was damaged here, and was fetched from the remote place: {why}"
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
+        return self._read(step, take)
+
+    def _read(self, step: int, take: Callable[[Spool, int], dict[str, Any]]) -> dict[str, Any]:
+        """What `take` makes of a checkpoint that is here, in full or as increments."""
+        spool = self._core.reading(step)
+        if spool is None:
+            return take(self._spool, step)
+        with spool:
+            return take(spool, step)
+
     def _check(self) -> None:
         if not self._open:
             raise ClosedError("The Checkpointer is closed.")
@@ -395,6 +456,9 @@ class Checkpointer:
 
     def _tell(self) -> None:
         """Tells what went wrong after an earlier call."""
+        # Checkpoints count without their copies.
+        if (text := self._core.take_copy_failure()) is not None:
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
         failure = self._core.take_failure()
         if failure is None:
             return
@@ -429,8 +493,8 @@ class Checkpointer:
             return
         self._core.give_up()
         self._finish()
-        with warnings.catch_warnings():
-            # Its own error was told, and says more.
+        # Its own error was told, and says more. It is closed also when a device still hangs.
+        with warnings.catch_warnings(), suppress(WaitTimeoutError):
             warnings.simplefilter("ignore", RuntimeWarning)
             self._spool.close(timeout=timeout, discard_unflushed=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,20 +16,25 @@ from .. import stats
 from .._types import Disk
 from .._unspool import Spool
 from ..errors import OptionError
-from .core import RestartCore
+from .core import Chains, RestartCore
 
-__all__ = ["holds_run", "list_run", "remove_steps", "verify_run"]
+__all__ = ["Choose", "holds_copies", "holds_run", "list_run", "remove_steps", "verify_run"]
 
 #: Chooses among the steps that are there by a text such as `10:20`.
 Choose = Callable[[str, list[int]], list[int]]
 
 #: What is wrong with a version of a spool, if anything.
-Fault = Callable[[Spool, int], str | None]
+Fault = Callable[[Spool, int, Chains], str | None]
 
 
 def holds_run(path: Path) -> bool:
     """Whether a Checkpointer has written there."""
     return any(path.glob("rank-*-of-*/data"))
+
+
+def holds_copies(place: Path | str) -> bool:
+    """Whether a Checkpointer has copied to it; an address is taken for such a place."""
+    return isinstance(place, str) or any(place.glob("rank-*-of-*/step-*.frame"))
 
 
 def list_run(options: argparse.Namespace, choose: Choose) -> int:
@@ -45,7 +51,7 @@ def list_run(options: argparse.Namespace, choose: Choose) -> int:
             stats.size(one["nbytes"]),
             f"{one['seconds']:.2f} s",
             f"{datetime.fromtimestamp(one['written'], UTC):%Y-%m-%d %H:%M:%S}",
-            "counts" if one["counts"] else _lacking(one),
+            ("counts" if one["counts"] else _lacking(one)) + _increment(one),
         )
         for one in found
     ]
@@ -67,12 +73,13 @@ def verify_run(options: argparse.Namespace, choose: Choose, fault: Fault) -> int
     for data, rank, ranks in _folders(path):
         held = [one for one in found if one["ranks"] == ranks and rank in one["has"]]
         with _opened(Disk(data, mode="r")) as spool:
-            there = set(spool.versions())
+            there, chains = set(spool.versions()), RestartCore.chains(spool)
             lost = spool.lost()
             for one in held:
                 step = one["step"]
                 parts += 1
-                why = fault(spool, step) if step in there else lost.get(step, "it is not there")
+                is_there = step in there
+                why = fault(spool, step, chains) if is_there else lost.get(step, "it is not there")
                 if why:
                     damaged.append(f"rank {rank} of {ranks}, step {step}: {why}")
     if options.json:
@@ -85,29 +92,56 @@ def verify_run(options: argparse.Namespace, choose: Choose, fault: Fault) -> int
 
 
 def remove_steps(options: argparse.Namespace, choose: Choose) -> int:
-    """Removes checkpoints of a run on all ranks that are in this folder.
+    """Removes checkpoints of a run on all ranks that are in this folder, and copies of them in the
+    folders of other ranks and in the remote place, by which they would come back at a restart.
 
     Raises:
         OptionError: there is no such step, or no run.
-        StorageError: a process of the run still has its part open; it was not touched.
+        StorageError: a process of the run still has its part open; it was not touched. Or the
+            remote place with copies cannot be had; what has copies there was not touched.
     """
     path = options.directory
     if not holds_run(path):
         raise OptionError(f"{path} holds no checkpoints of a run (unspool clean --discard?)")
     steps = {one["step"] for one in _listed(path, options.steps, choose)[0]}
+    for one in RestartCore.listed(path)[0]:
+        if one["step"] not in steps and (needed := steps.intersection(one["increment_to"])):
+            raise OptionError(
+                f"step {one['step']} is an increment to step {min(needed)}: remove both, or neither"
+            )
+    kept, remote = 0, Counter[str]()
     for data, rank, ranks in _folders(path):
         # The spool holds the lock: a run that goes on is not disturbed.
         with _opened(Disk(data, durable=True)) as spool:
-            for step in sorted(steps):
+            # An increment goes before what it builds on.
+            for step in sorted(steps, reverse=True):
+                if not options.keep_copies:
+                    # First, so that what cannot be removed there is here still.
+                    of_others, place = RestartCore.remove_copies(path, rank, ranks, step)
+                    kept += of_others
+                    remote.update([] if place is None else [place])
                 RestartCore.remove(path, rank, ranks, step)
                 if step in spool or step in spool.lost():
                     spool.discard(step)
-    print(f"{len(steps)} checkpoint{'' if len(steps) == 1 else 's'} removed")
+    print(f"{_counted(len(steps), 'checkpoint')} removed")
+    if kept:
+        print(f"{_counted(kept, 'copy', 'copies')} that ranks kept for others removed")
+    for place, count in sorted(remote.items()):
+        print(f"{_counted(count, 'copy', 'copies')} in {place} removed")
     return 0
 
 
-def _listed(path: Path, text: str | None, choose: Choose) -> tuple[list[dict[str, Any]], list[str]]:
-    found, damaged = RestartCore.listed(path)
+def _counted(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def _listed(
+    path: Path | str, text: str | None, choose: Choose
+) -> tuple[list[dict[str, Any]], list[str]]:
+    if holds_copies(path):
+        found, damaged = RestartCore.listed_remote(str(path))
+    else:
+        found, damaged = RestartCore.listed(path)
     if text is not None:
         chosen = set(choose(text, sorted({one["step"] for one in found})))
         found = [one for one in found if one["step"] in chosen]
@@ -132,11 +166,18 @@ def _opened(disk: Disk) -> Iterator[Spool]:
         yield spool
 
 
+def _increment(one: dict[str, Any]) -> str:
+    if not one["increment_to"]:
+        return ""
+    parents = ", ".join(map(str, one["increment_to"]))
+    return f", {stats.size(one['stored'])} stored as an increment to {parents}"
+
+
 def _lacking(one: dict[str, Any]) -> str:
     lacking = sorted(set(range(one["ranks"])) - set(one["has"]))
     more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
     return f"lacks rank {', '.join(map(str, lacking[:3]))}{more}"
 
 
-def _print_json(directory: Path, **fields: Any) -> None:
+def _print_json(directory: Path | str, **fields: Any) -> None:
     print(json.dumps({"directory": str(directory), **fields}, indent=2))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from .._unspool import RestartCore
+from .._unspool import RestartCore, Spool
 
-__all__ = ["Core", "RestartCore"]
+__all__ = ["Chains", "Core", "RestartCore"]
 
 Outcome = Literal["restored", "unreadable", "refused"]
+
+
+class Chains(Protocol):
+    """The checkpoints of a durable spool, put together one after the other: what
+    `RestartCore.chains(spool)` gives.
+    """
+
+    def put_together(self, version: int) -> Spool | None:
+        """A spool that has a version in full and is to be closed; None where it lies in full."""
 
 
 class Core(Protocol):
@@ -33,6 +42,12 @@ class Core(Protocol):
     def take_failure(self) -> Exception | None:
         """What went wrong in the background and was not told yet."""
 
+    def take_copy_failure(self) -> str | None:
+        """What went wrong with copies beyond the machine and was not told yet."""
+
+    def copies(self) -> dict[str, Any] | None:
+        """How far the copies beyond the machine are."""
+
     def stop(self) -> None:
         """Asks the run to stop."""
 
@@ -53,6 +68,16 @@ class Core(Protocol):
 
     def restored(self, step: int, outcome: Outcome, why: str) -> list[str]:
         """What became of restoring it, and why it did not on some rank; talks to other ranks."""
+
+    def ready(self, step: int) -> None:
+        """Fetches this rank's part where only the remote place has it."""
+
+    def reading(self, step: int) -> Spool | None:
+        """The spool to restore it from, when it is ready: None for the one that `make` has opened,
+        else one that is to be closed."""
+
+    def fetch(self, step: int) -> bool:
+        """Fetches it in place of what is here; whether the remote place has it."""
 
     def values(self, step: int) -> str:
         """The small values of a checkpoint."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from .._types import Disk
 from .._unspool import Spool
-from .core import RestartCore
+from .core import Chains, RestartCore
 from .values import read
 
-__all__ = ["CheckpointPart", "parts"]
+__all__ = ["CheckpointPart", "parts", "whole"]
 
 
 class CheckpointPart(Mapping[str, Any]):
@@ -39,8 +40,8 @@ class CheckpointPart(Mapping[str, Any]):
             # What else is damaged there does not matter here.
             warnings.simplefilter("ignore", RuntimeWarning)
             spool = Spool(on="cpu", disk=Disk(self._data, mode="r"))
-        with spool:
-            found: dict[str, Any] = spool.load(self.step)
+        with spool, whole(spool, self.step) as there:
+            found: dict[str, Any] = there.load(self.step)
             return found
 
     def __getitem__(self, name: str) -> Any:
@@ -54,6 +55,22 @@ class CheckpointPart(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<part of rank {self.rank} of {self.ranks}, step {self.step}>"
+
+
+@contextmanager
+def whole(spool: Spool, step: int, chains: Chains | None = None) -> Iterator[Spool]:
+    """A spool that has a step of `spool` in full: the same one, or one in memory where the step is
+    stored as an increment. `chains` are those of the spool, for who asks for several steps.
+
+    Raises:
+        CorruptCheckpointError, LostCheckpointError, StorageError: it cannot be put together.
+    """
+    put_together = (chains or RestartCore.chains(spool)).put_together(step)
+    if put_together is None:
+        yield spool
+        return
+    with put_together:
+        yield put_together
 
 
 def parts(path: str | os.PathLike[str], step: int | None) -> list[CheckpointPart]:

@@ -1,7 +1,9 @@
 """The ranks of a job as the Checkpointer needs them, found without importing anything.
 
 An object with `rank`, `size` and `all_gather(message, seconds)`: each rank gives bytes and gets the
-list of what all gave, with None for those that did not answer within so many seconds.
+list of what all gave, with None for those that did not answer within so many seconds. With
+`swap(message, to, source, seconds)` as well, which gives bytes to one rank and returns those of
+another one, frames for partners do not go to all.
 """
 
 from __future__ import annotations
@@ -68,6 +70,13 @@ class Mpi:
         everything = [message, *(given[rank] for rank in range(1, self.size))]
         self._sent += [self._comm.isend(everything, rank) for rank in range(1, self.size)]
         return everything
+
+    def swap(self, message: bytes, to: int, source: int, seconds: float) -> bytes | None:
+        """Gives a message to one rank; what another one gave, None when it did not in time."""
+        self._sent = [sent for sent in self._sent if not sent.test()[0]]
+        self._sent.append(self._comm.isend(message, to))
+        answer: bytes | None = self._received([source], seconds)[source]
+        return answer
 
     def _received(self, ranks: list[int], seconds: float) -> dict[int, Any]:
         """A message of each of these ranks, None for those that sent none in time."""

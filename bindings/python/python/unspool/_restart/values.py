@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..errors import ArrayError
 from . import random
 
-__all__ = ["Saved", "read", "sort"]
+__all__ = ["Saved", "is_small", "read", "sort"]
 
 _PLAIN = (type(None), bool, int, float, str)
 
@@ -36,11 +36,10 @@ def sort(given: Mapping[str, Any]) -> Saved:
     values: dict[str, Any] = {}
     states: dict[str, Any] = {}
     for name, value in given.items():
-        number = _of_numpy(value)
         if random.is_generator(value):
             states[name] = random.state(name, value)
-        elif _is_small(number):
-            values[name] = number
+        elif is_small(value):
+            values[name] = _of_numpy(value)
         else:
             arrays[name] = value
     text = json.dumps({"values": values, "random": states}, separators=(",", ":"))
@@ -70,12 +69,16 @@ def _of_numpy(value: Any) -> Any:
     return value
 
 
-def _is_small(value: Any) -> bool:
+def is_small(value: Any) -> bool:
     """Whether it is made of numbers, texts, True, False, None, lists and dictionaries alone."""
+    return _is_plain(_of_numpy(value))
+
+
+def _is_plain(value: Any) -> bool:
     if isinstance(value, _PLAIN):
         return True
     if type(value) in (list, tuple):
-        return all(map(_is_small, value))
+        return all(map(_is_plain, value))
     if type(value) is dict:
-        return all(type(key) is str for key in value) and all(map(_is_small, value.values()))
+        return all(type(key) is str for key in value) and all(map(_is_plain, value.values()))
     return False

@@ -4,6 +4,7 @@
   `as_checkpoint_schedule` hands one of ours to pyadjoint, Firedrake and everything else that takes
   those.
 - `unspool.interop.pyrevolve` is a drop-in for the part of pyrevolve that Devito programs use.
+- `unspool.interop.deepwave` keeps the histories of Deepwave's propagators in a spool.
 
 None of those packages is imported before it is needed.
 """

@@ -1,6 +1,8 @@
-"""The extension module: the acoustic propagator of the crate `unspool-wave`."""
+"""The extension module: the acoustic propagator of the crate `unspool-wave`, and the core of a
+spool for each GPU of a node in virtual time.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, final
 
 #: The order of the stencil in space.
@@ -8,6 +10,15 @@ SPACE_ORDER: int
 
 def largest_stable_step(velocity: float, dx: float, dz: float) -> float:
     """The largest stable time step in seconds, for a speed in m/s and spacings in metres."""
+
+def simulate(asked: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[tuple[float, float]]]:
+    """What each process takes, and bytes and most bytes a second of each shared link.
+
+    `unspool_studies.scaling.simulate` says what is asked.
+
+    Raises:
+        ValueError: it makes no sense, or does not fit into the slowest tier.
+    """
 
 @final
 class Points:

@@ -1,0 +1,125 @@
+//! The part file of a rank: tables that are mapped, so that the system keeps them however the rank
+//! ends, and samples that are appended. Its blocks are taken from the disk when it is made: writing
+//! to a mapping of a full disk would kill the program.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use unspool_messages::part::Limits;
+
+/// Where parts go, and how large they may become; from the environment that `record` sets.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) folder: PathBuf,
+    pub(crate) limits: Limits,
+    pub(crate) samples: u64,
+}
+
+impl Settings {
+    /// `None` when nothing is to be recorded.
+    pub(crate) fn read() -> Option<Settings> {
+        let folder = PathBuf::from(std::env::var_os("UNSPOOL_MESSAGES_PARTS")?);
+        let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+        let mut limits = Limits::default();
+        if let Some(events) = number("UNSPOOL_MESSAGES_EVENTS") {
+            limits.events = usize::try_from(events).unwrap_or(usize::MAX);
+        }
+        let samples = number("UNSPOOL_MESSAGES_SAMPLES").unwrap_or(16 << 20);
+        Some(Settings { folder, limits: limits.clamped(), samples })
+    }
+}
+
+/// Appends samples to a part.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    file: File,
+    end: u64,
+}
+
+impl Tail {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.end)?;
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Makes the file of a part, with room for `words` numbers of 64 bits, and maps these. They stay
+/// mapped to the end of the process.
+pub(crate) fn make(path: &Path, words: usize) -> io::Result<(&'static mut [u64], Tail)> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    let length = words * 8;
+    take_blocks(&file, length)?;
+    // SAFETY: a new mapping of a file that is as long and that nobody else knows; nothing is
+    // unmapped.
+    let place = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_POPULATE,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if place == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping above begins at a page and is that long; numbers may have any bits.
+    let words = unsafe { std::slice::from_raw_parts_mut(place.cast::<u64>(), words) };
+    Ok((words, Tail { file, end: length as u64 }))
+}
+
+/// Takes the blocks of a file from the disk, by writing it where the file system cannot otherwise.
+fn take_blocks(file: &File, length: usize) -> io::Result<()> {
+    // SAFETY: a file that is open.
+    if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length as i64) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
+            let zeros = vec![0; 1 << 20];
+            for from in (0..length).step_by(zeros.len()) {
+                file.write_all_at(&zeros[..zeros.len().min(length - from)], from as u64)?;
+            }
+            file.sync_data()
+        }
+        _ => Err(error),
+    }
+}
+
+/// The name of this machine.
+pub(crate) fn host() -> String {
+    let mut name = [0_u8; 64];
+    // SAFETY: room of that length.
+    let code = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
+    if code == 0 { String::from_utf8_lossy(&name[..end]).into_owned() } else { String::new() }
+}
+
+/// Tells the user why nothing is recorded here. There is nobody else to tell.
+pub(crate) fn tell(what: &str) {
+    let _nobody = writeln!(io::stderr(), "unspool-messages: {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::make;
+
+    #[test]
+    fn a_part_is_mapped_and_samples_follow_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("one.part");
+        let (words, mut tail) = make(&path, 1000).unwrap();
+        words[999] = 7;
+        tail.append(b"sample").unwrap();
+        tail.append(b"s").unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(&bytes[7992..], b"\x07\0\0\0\0\0\0\0samples");
+        assert!(make(&path, 1000).is_err(), "parts are not written over");
+    }
+}

@@ -1,0 +1,279 @@
+"""What each way of keeping checkpoints costs: the model with the figures of a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from unspool._advise import model
+from unspool._advise.line import line_of
+from unspool._advise.model import Level, TwoLevels
+from unspool._advise.problem import Coded, Place, Problem
+from unspool.errors import OptionError
+
+__all__ = ["Choice", "LeftOut", "Way", "choices_of", "ways_of"]
+
+WEEK = 7 * 86_400.0
+
+#: A codec that does nothing.
+NONE = Coded("none", None, 1.0, float("inf"), float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A way of keeping checkpoints for which nothing can be said.
+
+    Attributes:
+        name: what it is.
+        reason: why.
+    """
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way of keeping checkpoints.
+
+    Attributes:
+        coded: what is done with the bytes.
+        increments: whether only what has changed is written.
+        place: "disk", "remote", or "both": each on the disk, and some copied to the remote place.
+    """
+
+    coded: Coded
+    increments: bool
+    place: str
+
+    @property
+    def name(self) -> str:
+        """What is done with the bytes, for people."""
+        if not self.increments:
+            return self.coded.name
+        return "increments" if self.coded is NONE else f"{self.coded.name}, increments"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way of keeping checkpoints, and what it is expected to cost.
+
+    Attributes:
+        name: what is done with the bytes: "none", "lossless", "lossless, increments", ...
+        place: "disk", "remote", or "both": each on the disk, and each `copied`-th in the remote
+            place as well.
+        copied: how many checkpoints there are for each copy in the remote place, or None.
+        interval: seconds of computing between two checkpoints, such that least is lost.
+        efficiency: work over time, from 0 to 1.
+        seconds: the expected time of the whole job.
+        blocked: seconds for which the application waits in a checkpoint.
+        durable: seconds from its beginning until a failure does not lose it.
+        restart: seconds from a failure until the application computes again.
+        stored_bytes: of one checkpoint of one rank, on average.
+        checkpoints: of the whole job, those that are made again included.
+        failures: of the whole job.
+        weekly_bytes: what one rank writes to the disk in a week.
+        drive_weeks: until the drive is worn out by its ranks, or None where its endurance is not
+            known.
+        work_per_price: hours of undisturbed work of a node for a unit of its price, or None.
+        joules: of the whole job, or None.
+        break_even: bytes per second of one rank: on a slower place this way is faster than to
+            write the same without a codec. None without a codec.
+        line: the call to copy, or None where `Checkpointer` cannot do that.
+    """
+
+    name: str
+    place: str
+    copied: int | None
+    interval: float
+    efficiency: float
+    seconds: float
+    blocked: float
+    durable: float
+    restart: float
+    stored_bytes: float
+    checkpoints: float
+    failures: float
+    weekly_bytes: float
+    drive_weeks: float | None
+    work_per_price: float | None
+    joules: float | None
+    break_even: float | None
+    line: str | None
+
+
+def ways_of(problem: Problem) -> Iterator[Way]:
+    """What is compared: each codec with and without increments, in each place."""
+    places = ("disk",) if problem.remote is None else ("remote", "both")
+    for place in places:
+        for coded in (NONE, *problem.codecs):
+            yield Way(coded, False, place)
+            if problem.increments is not None:
+                yield Way(coded, True, place)
+
+
+def choices_of(problem: Problem) -> tuple[tuple[Choice, ...], tuple[LeftOut, ...]]:
+    """Every way that works, the best first, and those that do not."""
+    found, left_out = [], []
+    for way in ways_of(problem):
+        try:
+            found.append(_choice(way, problem))
+        except OptionError as why:
+            left_out.append(LeftOut(f"{way.name} ({way.place})", str(why)))
+    return tuple(sorted(found, key=lambda one: -one.efficiency)), tuple(left_out)
+
+
+def _level(way: Way, place: Place, problem: Problem) -> Level:
+    """The costs of checkpoints that go to one place. Increments restart from a whole checkpoint:
+    they are taken to be joined in the background."""
+    count = float(problem.checkpoint_bytes)
+    changed = count * _changed(way, problem)
+    encode, commit = changed / way.coded.encode, changed / way.coded.ratio / place.write
+    read = count / way.coded.ratio / place.read + count / way.coded.decode
+    restart = problem.restart + read
+    if problem.blocking:
+        return Level(encode + commit, encode + commit, restart)
+    if problem.on_gpu and encode:
+        # The launch of the encoder is the save.
+        return Level(encode, encode + commit, restart)
+    copy = changed / problem.copy
+    return Level(copy, copy + encode + commit, restart)
+
+
+def _changed(way: Way, problem: Problem) -> float:
+    """The share of a checkpoint that is encoded and written."""
+    return problem.increments if way.increments and problem.increments is not None else 1.0
+
+
+def _choice(way: Way, problem: Problem) -> Choice:
+    if way.place == "both":
+        return _of_two(way, problem)
+    level = _level(way, problem.place(way.place), problem)
+    interval = model.best_interval(level, problem.mtbf)
+    share = model.efficiency(interval, level, problem.mtbf)
+    return _Run(way, problem, level, level.restart, interval, None, share).told()
+
+
+def _of_two(way: Way, problem: Problem) -> Choice:
+    assert problem.remote is not None
+    near, remote = _level(way, problem.disk, problem), _level(way, problem.remote, problem)
+    # The program does not wait for a copy, which is read from the disk, encoded already. It has the
+    # whole checkpoint: a chain of increments stays where it is.
+    stored = problem.checkpoint_bytes / way.coded.ratio
+    far = Level(0.0, stored / problem.remote.write, remote.restart)
+    levels = TwoLevels(near, far, problem.healed)
+    interval, count = model.best_pair(levels, problem.mtbf)
+    share = model.efficiency_of_two(interval, count, levels, problem.mtbf)
+    restart = problem.healed * near.restart + (1.0 - problem.healed) * remote.restart
+    return _Run(way, problem, near, restart, interval, count, share).told()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A whole job with checkpoints of one kind: `restart` is the mean over all failures."""
+
+    way: Way
+    problem: Problem
+    level: Level
+    restart: float
+    interval: float
+    copied: int | None
+    share: float
+
+    @property
+    def seconds(self) -> float:
+        return self.problem.work / self.share
+
+    @property
+    def failures(self) -> float:
+        return self.seconds / self.problem.mtbf
+
+    @property
+    def checkpoints(self) -> float:
+        running = max(0.0, self.seconds - self.failures * self.restart)
+        return running / max(self.interval + self.level.blocked, 1e-9)
+
+    @property
+    def changed(self) -> float:
+        """Bytes of the arrays that a checkpoint of a rank encodes."""
+        return self.problem.checkpoint_bytes * _changed(self.way, self.problem)
+
+    def told(self) -> Choice:
+        """Everything that follows.
+
+        Raises:
+            OptionError: the job hardly gets on.
+        """
+        way, problem, level = self.way, self.problem, self.level
+        if self.share <= 1e-6:
+            raise OptionError(
+                f"the job would hardly get on: it fails every {problem.mtbf:.3g} s, and a restart "
+                f"takes {self.restart:.3g} s."
+            )
+        stored = self.changed / way.coded.ratio
+        weekly = self.checkpoints * stored / self.seconds * WEEK if way.place != "remote" else 0.0
+        weeks = None
+        if problem.endurance is not None:
+            weeks = model.lifespan(problem.endurance, weekly * problem.writers)
+        joules = self._joules()
+        return Choice(
+            name=way.name,
+            place=way.place,
+            copied=self.copied,
+            interval=self.interval,
+            efficiency=self.share,
+            seconds=self.seconds,
+            blocked=level.blocked,
+            durable=level.durable,
+            restart=self.restart,
+            stored_bytes=stored,
+            checkpoints=self.checkpoints,
+            failures=self.failures,
+            weekly_bytes=weekly,
+            drive_weeks=weeks,
+            work_per_price=self._work_per_price(weeks, joules),
+            joules=joules,
+            break_even=_break_even(way, problem, self.failures / max(self.checkpoints, 1e-9)),
+            line=line_of(way, problem, self.interval, level, self.copied),
+        )
+
+    def _joules(self) -> float | None:
+        """Equations 5.5 to 5.8: times of computing, saving, restarting and coding, by their
+        powers."""
+        power, coded = self.problem.power, self.way.coded
+        if power is None:
+            return None
+        saving, restarting = self.checkpoints * self.level.blocked, self.failures * self.restart
+        coding = self.checkpoints * self.changed / coded.encode
+        coding += self.failures * self.problem.checkpoint_bytes / coded.decode
+        joules = (self.seconds - saving - restarting) * power.app
+        joules += saving * (power.app if power.save is None else power.save)
+        joules += restarting * (power.app if power.restore is None else power.restore)
+        return (joules + coding * power.encode) * self.problem.ranks
+
+    def _work_per_price(self, drive_weeks: float | None, joules: float | None) -> float | None:
+        """Equation 5.4 for one node, with the energy that it takes."""
+        problem, prices = self.problem, self.problem.prices
+        if prices is None:
+            return None
+        weeks = float("inf") if drive_weeks is None else drive_weeks
+        price = model.node_cost(prices.node, prices.drive, prices.weeks, weeks)
+        if joules is not None:
+            watts = joules / self.seconds / problem.ranks * problem.writers
+            price += watts / 1e3 * prices.weeks * 168.0 * prices.kwh
+        return prices.weeks * 168.0 * self.share / price if price else None
+
+
+def _break_even(way: Way, problem: Problem, recoveries: float) -> float | None:
+    if way.coded is NONE:
+        return None
+    place = problem.place(way.place)
+    return model.break_even(
+        way.coded.saved,
+        way.coded.encode,
+        way.coded.decode,
+        recoveries,
+        commit_waits=1.0 if problem.blocking else 0.0,
+        encode_waits=1.0 if problem.blocking or problem.on_gpu else 0.0,
+        reading=place.read / place.write,
+    )

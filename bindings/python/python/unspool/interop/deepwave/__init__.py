@@ -1,0 +1,63 @@
+"""Deepwave's wavefield histories in a spool.
+
+Deepwave's compiled propagators keep, for each model that needs a gradient, one array a step for the
+backward pass. `history` lends them memory of a spool for that: the kernels write there and read
+from there, so that the history may be larger than the memory, and nothing is copied for it.
+
+Neither Deepwave nor PyTorch is imported before `history` is entered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from unspool.errors import OptionError
+
+__all__ = ["history"]
+
+
+@contextlib.contextmanager
+def history(spool: Any, every: int = 8) -> Iterator[None]:
+    """A `with` block in which Deepwave's propagators keep their history in `spool`.
+
+        with history(spool):
+            received = deepwave.scalar(v, dx, dt, ...)[-1]
+        loss(received).backward()
+
+    The gradient is that of Deepwave's device mode in chunks of `every` steps
+    (`callback_frequency=every`), bit for bit, where the spool has no codec with a bound. The
+    backward pass may come after the block, several times (with `retain_graph=True`), and in any
+    order of graphs. What a graph has in the spool is discarded when the graph is gone, and, where
+    the spool was opened with `discard_after_restore=True`, as soon as it was gone back through.
+
+    Blocks nest, and each thread has its own. Callbacks are called as without the block. While no
+    block is entered, and no graph of one is alive, Deepwave is as it was.
+
+    Arguments:
+        spool: a `Spool` whose fastest tier lies where the models do: main memory, or their GPU.
+        every: how many steps of the history are one checkpoint. With a larger number the kernels
+            are called less often, and checkpoints are larger: the fastest tier needs room for a
+            few of them.
+
+    Raises:
+        OptionError: `spool` or `every` makes no sense.
+        MissingLibraryError: Deepwave is not installed, or not in a version that is known here.
+
+    A propagator raises, within the block:
+        OptionError: it was asked for another place for its history, or compression, or for two
+            histories; or the spool has its fastest tier elsewhere.
+        All that `Spool.writing` raises; and, in the backward pass, all that `Spool.reading` raises.
+    """
+    if isinstance(spool, type) or not callable(getattr(spool, "writing", None)):
+        raise OptionError(f"history({spool!r}): that is not a Spool.")
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise OptionError(f"history(every={every!r}): write a number of steps, 1 or more.")
+    from unspool.interop.deepwave import _known
+
+    _known.check()
+    from unspool.interop.deepwave import _engine
+
+    with _engine.entered(spool, every):
+        yield

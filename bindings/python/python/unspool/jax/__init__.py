@@ -1,0 +1,43 @@
+"""JAX in one line: loops that are differentiated through a spool, inside of compiled programs.
+
+- `scan` is `jax.lax.scan`, and `while_loop` is `jax.lax.while_loop`, of which the states that the
+  backward pass needs are in a spool instead of in the memory of XLA. A `while_loop` may take any
+  number of steps, which need not be known.
+- `SpoolAdjoint` gives the same to `diffrax.diffeqsolve`.
+- `forget` discards what forward passes have saved whose backward passes never came.
+
+`import unspool` does not import this module, and so not JAX.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from unspool.errors import MissingLibraryError
+
+try:
+    import jax as _jax  # noqa: F401 - the room below needs it
+    from jax import ffi as _ffi  # noqa: F401 - and this, which older versions do not have
+except ImportError as missing:
+    raise MissingLibraryError(
+        f"unspool.jax needs JAX with jax.ffi, which cannot be imported here ({missing}): "
+        "`pip install jax`, 0.10 or later."
+    ) from missing
+
+from ._scan import scan
+from ._spools import forget
+from ._while import while_loop
+
+if TYPE_CHECKING:
+    from ._diffrax import SpoolAdjoint
+
+__all__ = ["SpoolAdjoint", "forget", "scan", "while_loop"]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs packages besides JAX, when it is first asked for."""
+    if name == "SpoolAdjoint":
+        from ._diffrax import SpoolAdjoint
+
+        return SpoolAdjoint
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,102 @@
+"""The spools of this room: given ones, and those of this process where none is given."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import weakref
+from typing import Any
+
+import jax
+from unspool import Spool
+from unspool._plan.sizes import bytes_of
+from unspool._unspool import jax_drop, jax_forget, jax_loop
+from unspool.errors import OptionError
+
+__all__ = ["forget", "loop_of", "tie"]
+
+_lock = threading.Lock()
+#: By the kind of machine and the budget: a compiled program may be called until the process ends.
+_own: dict[tuple[str, int | None], list[Spool]] = {}
+#: The numbers of loops, by the first spool, and then by the others and the codec.
+_numbers: weakref.WeakKeyDictionary[Spool, dict[Any, int]] = weakref.WeakKeyDictionary()
+
+
+def forget(spool: Spool | None = None) -> int:
+    """Discards what forward passes have saved and no backward pass has begun to read.
+
+    What is saved goes as the backward pass reads it. A forward pass whose backward pass never comes
+    (a function of `jax.vjp` that is not called) leaves its states in the spool until this is
+    called, or the spool is closed. A backward pass that comes later raises an error.
+
+    Arguments:
+        spool: only what is in this one; None for all spools, those of this module among them.
+
+    Returns:
+        The number of forward passes.
+    """
+    return jax_forget(spool)
+
+
+def loop_of(call: str, spool: Any, budget: Any, codec: Any) -> int:
+    """The number by which compiled programs name where a loop keeps its states.
+
+    Raises:
+        OptionError: no spool was given, or a budget beside one.
+    """
+    if spool is not None and budget is not None:
+        raise OptionError(
+            f"{call}: a budget is for a spool of its own; the tiers of the one that is given say "
+            "how much it takes."
+        )
+    spools = _opened(budget) if spool is None else _given(call, spool)
+    key = (tuple(id(each) for each in spools), repr(codec))
+    with _lock:
+        numbers = _numbers.setdefault(spools[0], {})
+        if key not in numbers:
+            numbers[key] = jax_loop(spools, codec)
+        return numbers[key]
+
+
+def _given(call: str, spool: Any) -> list[Spool]:
+    spools = list(spool) if isinstance(spool, list | tuple) else [spool]
+    if not spools or not all(isinstance(each, Spool) for each in spools):
+        raise OptionError(
+            f"{call}(spool={spool!r}): give a Spool, or a list with one for each GPU."
+        )
+    if any(each.closed for each in spools):
+        raise OptionError(f"{call}: the spool is closed. Open one for as long as the loop is used.")
+    return spools
+
+
+def _opened(budget: Any) -> list[Spool]:
+    size = None if budget is None else bytes_of("budget", budget)
+    backend = jax.default_backend()
+    with _lock:
+        spools = _own.get((backend, size), [])
+        if not spools or any(each.closed for each in spools):
+            spools = [
+                Spool(host="auto" if size is None else size, disk=tempfile.gettempdir(), on=place)
+                for place in _places(backend)
+            ]
+            _own[backend, size] = spools
+        return spools
+
+
+def _places(backend: str) -> list[str]:
+    if backend != "gpu":
+        return ["cpu"]
+    return [f"cuda:{device.local_hardware_id}" for device in jax.local_devices()]
+
+
+def tie(token: Any) -> None:
+    """Discards a history when nothing refers to its token, a residual, any more. That is known only
+    outside of compiled programs, where residuals are arrays and not tracers."""
+    if not isinstance(token, jax.core.Tracer):
+        # Another array with the same number: the token itself would be kept alive.
+        weakref.finalize(token, _drop, token + 0).atexit = False
+
+
+def _drop(token: Any) -> None:
+    low, high = token.tolist()
+    jax_drop(low | high << 32)

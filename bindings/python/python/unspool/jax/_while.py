@@ -1,0 +1,204 @@
+"""`unspool.jax.while_loop`: a loop of any number of steps, whose states are in a spool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from unspool.errors import OptionError
+
+from ._closures import Carry, Function, axes_of, is_float
+from ._spools import loop_of
+from ._states import States, pulled, spread, zeros
+
+__all__ = ["while_loop"]
+
+
+def while_loop(
+    cond: Callable[[Any], Any],
+    body: Callable[[Any], Any],
+    init: Any,
+    *,
+    spool: Any = None,
+    budget: int | str | None = None,
+    max_steps: int | None = None,
+    every: int = 1,
+    codec: Any = None,
+) -> Any:
+    """`jax.lax.while_loop` that has a gradient, with the states that this needs in a spool.
+
+    The number of steps may depend on the data and need not be known or bounded: in a forward pass
+    whose gradient is taken, the carry before each step (with `every`, before each `every`-th) is
+    saved, and the backward pass takes as many steps as the forward pass has taken.
+
+    Arguments:
+        cond: `cond(carry)` says whether another step is taken.
+        body: `body(carry)` is the next carry.
+        init: the first carry: a pytree. Of what is not an array, nothing is saved.
+        spool, budget, codec: as in `scan`.
+        max_steps: the most steps that are taken, whatever `cond` says; None for any number.
+        every: the number of steps between two states that are saved. From each of them, the states
+            between are computed again, and kept by XLA while their gradients are taken.
+
+    Returns:
+        The last carry.
+
+    Raises:
+        OptionError, jax.errors.JaxRuntimeError: as `scan`.
+    """
+    number = loop_of("while_loop", spool, budget, codec)
+    steps = _Steps(cond, body, init, max_steps, every)
+    carry = _differentiable(steps, number)(steps.step.consts, steps.carry.leaves, steps.cond.consts)
+    return steps.carry.whole(carry)
+
+
+class _Steps:
+    """A loop as it was written.
+
+    Attributes:
+        carry: the first carry.
+        cond: whether there is another step, from the leaves of a carry.
+        step: the leaves of the next carry.
+    """
+
+    def __init__(self, cond: Any, body: Any, init: Any, max_steps: Any, every: int) -> None:
+        if not callable(cond) or not callable(body):
+            raise OptionError("while_loop: cond and body have to be functions.")
+        for name, given, least in (("every", every, 1), ("max_steps", max_steps, 0)):
+            wrong = isinstance(given, bool) or not isinstance(given, int) or given < least
+            if wrong and not (name == "max_steps" and given is None):
+                raise OptionError(f"while_loop({name}={given!r}): write a number of steps.")
+        self.every, self.max_steps = every, max_steps
+        self.carry = Carry("while_loop", init)
+
+        def of_leaves(carry: Sequence[Any]) -> Any:
+            return self.carry.taken(body(self.carry.whole(carry)))
+
+        self.step = Function(of_leaves, self.carry.leaves)
+        if self.carry.promote(self.step.avals):
+            self.step = Function(of_leaves, self.carry.leaves)
+        self.carry.check(self.step.avals)
+        self.cond = Function(
+            lambda carry: jnp.asarray(cond(self.carry.whole(carry))), self.carry.leaves
+        )
+
+    def more(self, of_cond: Any, carry: Any, taken: Any) -> Any:
+        """Whether another step is taken."""
+        (found,) = self.cond(of_cond, *carry)
+        return found if self.max_steps is None else found & (taken < self.max_steps)
+
+    def run(self, consts: Any, carry: Any, of_cond: Any, taken: Any, most: Any = None) -> Any:
+        """Takes steps, at most until `most` were taken; the carry, and how many were taken."""
+
+        def another(at: Any) -> Any:
+            found = self.more(of_cond, *at)
+            return found if most is None else found & (at[1] < most)
+
+        def body(at: Any) -> Any:
+            return self.step(consts, *at[0]), at[1] + 1
+
+        return lax.while_loop(another, body, (list(carry), taken))
+
+
+def _none() -> Any:
+    return jnp.zeros((), jnp.int32)
+
+
+def _differentiable(steps: _Steps, number: int) -> Callable[..., Any]:
+    """The loop as a function of constants and carry that has a gradient."""
+    states = States(number, steps.carry.leaves)
+    run = jax.custom_vjp(
+        lambda consts, carry, of_cond: steps.run(consts, carry, of_cond, _none())[0]
+    )
+    run.defvjp(
+        lambda consts, carry, of_cond: _forwards(steps, states, consts, carry, of_cond),
+        lambda kept, given: _backwards(steps, states, kept, given),
+    )
+    return run
+
+
+def _refuse_uneven(steps: _Steps, consts: Any, carry: Any) -> None:
+    """Where devices may take different numbers of steps, a step must not wait for the others."""
+    axes = axes_of(steps.cond.avals[0])
+    for leaf in [*consts, *carry]:
+        if is_float(leaf) and not axes <= axes_of(jax.typeof(leaf)):
+            raise OptionError(
+                "unspool.jax.while_loop: in this jax.shard_map each device may take another number "
+                f"of steps, and a {leaf.dtype}{list(leaf.shape)} that is the same on all is "
+                "used in the loop: its gradient would be summed over devices in every step, and "
+                "they would wait for each other for ever. Make it vary before the loop: "
+                f'jax.lax.pcast(value, {tuple(sorted(axes))}, to="varying").'
+            )
+
+
+def _forwards(steps: _Steps, states: States, consts: Any, carry: Any, of_cond: Any) -> Any:
+    """The loop, with its states saved, and what the backward pass needs besides them."""
+
+    _refuse_uneven(steps, consts, carry)
+
+    def another(at: Any) -> Any:
+        carry, taken, _ = at
+        return steps.more(of_cond, carry, taken)
+
+    def segment(at: Any) -> Any:
+        carry, taken, token = at
+        token = states.save(token, carry)
+        if steps.every == 1:
+            return steps.step(consts, *carry), taken + 1, token
+        return *steps.run(consts, carry, of_cond, taken, taken + steps.every), token
+
+    at = (list(carry), _none(), states.begin(carry))
+    carry, taken, token = lax.while_loop(another, segment, at)
+    token, templates = states.end(token, carry)
+    return carry, (token, templates, consts, taken, of_cond)
+
+
+def _backwards(steps: _Steps, states: States, kept: Any, given: Any) -> Any:
+    """The gradients of constants and carry."""
+    token, templates, consts, taken, of_cond = kept
+    gradient = [leaf for leaf in given if leaf.dtype != jax.dtypes.float0]
+    summed = zeros(consts)
+
+    def back(state: Any, gradient: Any, summed: Any) -> Any:
+        more, gradient = pulled(
+            lambda consts, carry: steps.step(consts, *carry), [consts, state], gradient
+        )
+        return gradient, [a + b for a, b in zip(summed, more, strict=True)]
+
+    def segment(at: Any) -> Any:
+        left, gradient, summed, token = at
+        token, state = states.restore(token, templates)
+        if steps.every == 1:
+            return left - 1, *back(state, gradient, summed), token
+        # All segments but the last one have as many steps.
+        count = (left - 1) % steps.every + 1
+        gradient, summed = _again(steps, consts, state, count, back, gradient, summed)
+        return left - count, gradient, summed, token
+
+    at = (taken, gradient, summed, states.rewind(token))
+    _, gradient, summed, token = lax.while_loop(lambda at: at[0] > 0, segment, at)
+    gradient, summed = states.after(token, gradient, summed)
+    nothing = spread(zeros(of_cond), of_cond)
+    return spread(summed, consts), spread(gradient, steps.carry.leaves), nothing
+
+
+def _again(
+    steps: _Steps, consts: Any, state: Any, count: Any, back: Any, gradient: Any, summed: Any
+) -> Any:
+    """Computes the states of a segment of `count` steps again, and goes back through them."""
+    rows = [jnp.broadcast_to(leaf, (steps.every, *leaf.shape)) for leaf in state]
+
+    def ahead(n: Any, at: Any) -> Any:
+        state, rows = at
+        state = steps.step(consts, *state)
+        return state, [row.at[n].set(leaf) for row, leaf in zip(rows, state, strict=True)]
+
+    _, rows = lax.fori_loop(1, count, ahead, (list(state), rows))
+
+    def behind(n: Any, at: Any) -> Any:
+        return back([row[count - 1 - n] for row in rows], *at)
+
+    return lax.fori_loop(0, count, behind, (gradient, summed))

@@ -1,0 +1,155 @@
+"""`unspool.torch.adjoint`: a loop of which no graph is kept, only states, by a schedule.
+
+The loop is one node of autograd's graph. Its forward pass is the first half of what
+`unspool.adjoint` does, its backward pass the second half: the same driver, which is left in the
+middle. A step is differentiated by itself, when it is reversed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from unspool.errors import ArrayError, OptionError
+from unspool.schedules import as_schedule
+from unspool.schedules.given import figure
+
+from ._changed import refuse
+from ._passes import Loop, Passes
+from ._spools import checked
+from ._trees import Rows, flatten, unflatten
+
+__all__ = ["adjoint"]
+
+
+def adjoint(
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    *,
+    params: Iterable[torch.Tensor],
+    schedule: Any = "auto",
+    spool: Any = None,
+    codec: Any = None,
+) -> tuple[Any, Any]:
+    """A loop of `step` over `xs`, of which only states are kept, by any schedule.
+
+    Arguments and result are those of `scan`. Autograd sees one operation, whose inputs are `init`,
+    `xs` and `params`, so that a loop of any number of operations takes no memory but that of its
+    states. Each gradient is computed once for each step, and summed over the steps in the order of
+    the plain loop. There are no second derivatives: `scan` has them.
+
+    Arguments:
+        step: `step(carry, x)` returns `(carry, y)`. It is called several times for a step, with the
+            same random numbers and under the same autocast. It must not change its arguments in
+            place.
+        init: the first carry: a tensor, or a pytree of tensors, whose shapes and dtypes stay.
+        xs: a tensor, or a pytree of tensors, whose first dimension is that of the steps; or None.
+        length: the number of steps, where `xs` does not say it.
+        params: all tensors that `step` reads besides its arguments and that need a gradient, such
+            as `model.parameters()`. One that is missing is an error.
+        schedule: which states to keep: one of `unspool.schedules`, or whatever `unspool.adjoint`
+            takes. `"auto"` keeps all states if the spool has room, and otherwise as many as it has
+            room for, by `Revolve`.
+        spool: where states are kept, under versions of its own. Without one, a spool is opened in
+            main memory, and closed when the graph is gone.
+        codec: of the states, as in `Spool`.
+
+    Returns:
+        The last carry, and the outputs stacked; None as outputs where no step has one.
+
+    Raises:
+        ArrayError: `step` reads a tensor that needs a gradient and is not in `params`, changes its
+            carry in place or to other shapes, or the carry has something that is no tensor.
+        OptionError: an argument makes no sense, or `step` returned no pair.
+        ScheduleError: the schedule breaks a rule, or is for another number of steps.
+        All that `Spool.save` and `Spool.restore` raise, also in the backward pass.
+    """
+    if not callable(step):
+        raise OptionError(f"adjoint(step={step!r}): that is no function.")
+    given = checked("adjoint", spool)
+    rows = Rows("adjoint", xs, length)
+    leaves, tree = flatten(init)
+    listed = _params(params)
+    chosen = None if isinstance(schedule, str) and schedule == "auto" else as_schedule(schedule)
+    steps = rows.length or 0
+    known = None if chosen is None else figure(chosen, "steps")
+    if known not in (None, steps):
+        raise OptionError(f"adjoint: the schedule is for {known} steps, and the loop has {steps}.")
+    loop = Loop(step, rows, tree, leaves, listed)
+    if not steps:
+        return init, None
+    if not torch.is_grad_enabled():
+        return loop.plain()
+    loop.try_first_step()
+    passes = Passes(loop, chosen, given, codec)
+    found = list(_Node.apply(passes, *leaves, *rows.leaves, *listed))
+    carry, ys = found[: len(leaves)], found[len(leaves) :]
+    return unflatten(carry, tree), passes.outputs.tree_of(ys)
+
+
+def _params(params: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    found: dict[int, torch.Tensor] = {}
+    for tensor in [params] if isinstance(params, torch.Tensor) else params:
+        if not isinstance(tensor, torch.Tensor):
+            raise ArrayError(
+                f"adjoint(params=...): a {type(tensor).__name__} in it is not a tensor; of a "
+                "module, give module.parameters()."
+            )
+        if tensor.requires_grad:
+            found[id(tensor)] = tensor
+    return list(found.values())
+
+
+class _Node(torch.autograd.Function):
+    """The loop as one operation."""
+
+    @staticmethod
+    def forward(ctx: Any, passes: Passes, *inputs: torch.Tensor) -> Any:
+        ctx.set_materialize_grads(False)
+        # Not by save_for_backward: `step` reads these very tensors.
+        ctx.passes, ctx.inputs = passes, inputs
+        ctx.versions = [tensor._version for tensor in inputs]
+        memory = {tensor.untyped_storage()._cdata for tensor in inputs}
+        found = [
+            # What goes through the loop as it is would be a view of an input.
+            each.clone() if each.untyped_storage()._cdata in memory else each.detach()
+            for each in passes.forward()
+        ]
+        ctx.mark_non_differentiable(*(each for each in found if not _has_gradient(each)))
+        return tuple(found)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        for tensor, version in zip(ctx.inputs, ctx.versions, strict=True):
+            if tensor._version != version:
+                refuse(tensor, version)
+        with torch.no_grad():
+            found = ctx.passes.backward(gradients)
+        if torch.is_grad_enabled():
+            # Those of `torch.autograd.function.once_differentiable` are refused only where the
+            # gradients that came in have a graph.
+            mark = torch.empty(0, requires_grad=True)
+            found = [None if each is None else _Once.apply(mark, each) for each in found]
+        return (None, *found)
+
+
+class _Once(torch.autograd.Function):
+    """A gradient of which there is no derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, _: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError(
+            "unspool.torch.adjoint has no second derivatives, as it keeps no graph: use "
+            "unspool.torch.scan, which has."
+        )
+
+
+def _has_gradient(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()

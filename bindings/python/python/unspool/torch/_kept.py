@@ -1,0 +1,245 @@
+"""What autograd saved, by storage: kept by reference up to a budget, and the oldest of the rest in
+a spool.
+
+A storage is here once, however many tensors over it were saved. It is copied as late as possible,
+and never while the operation that saved it may not have written it yet: some save a tensor that
+they are about to fill. Room is made in the order in which storages were saved, since a backward
+pass needs the oldest last.
+
+What autograd holds refers to an entry, and this refers to entries only weakly: what a dropped graph
+has saved goes with it. An entry may die in any thread, also in the one that holds the lock: it
+leaves a note then, for whoever has the lock.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ._changed import Held
+from ._entry import Entry, movable
+from ._spools import close_quietly, discard_quietly, free_host, open_spool
+
+__all__ = ["Kept", "own_spool", "unpack"]
+
+#: The number of the newest node that this thread has made for a graph. A node has one before it
+#: saves anything, and its operation runs before the next node is made.
+newest_node: Callable[[], int] = torch._C._autograd._get_sequence_nr
+
+#: Main memory in front of the disk, in a spool of our own for tensors in main memory.
+STAGE = 64 << 20
+
+
+def own_spool(place: torch.device) -> Any:
+    """A spool of our own, for what is moved away from there."""
+    if place.type == "cuda":
+        return open_spool(place, free_host())
+    # In main memory it is already: what is to be freed goes to disk.
+    return open_spool(place, STAGE, disk=True)
+
+
+class Kept:
+    """The saved tensors of one `offload`.
+
+    Attributes:
+        stay: addresses of storages that are left alone: those of parameters.
+        bytes: what is kept by reference.
+    """
+
+    def __init__(self, spool: Any, codec: Any, budget: int, min_bytes: int) -> None:
+        self.codec, self.budget, self.min_bytes = codec, budget, min_bytes
+        self._spool, self._own = spool, spool is None
+        self._announces: bool | None = None
+        self.stay: frozenset[int] = frozenset()
+        self.lock, self._opening = threading.Lock(), threading.Lock()
+        self.bytes = 0
+        # By address, and in the order in which they were saved, or came back.
+        self._entries: dict[int, weakref.ref[Entry]] = {}
+        self._order: dict[int, weakref.ref[Entry]] = {}
+        self._turns = self._live = 0
+        # The newest node for which each thread has saved something.
+        self._newest: dict[int, int] = {}
+        self._dead: deque[tuple[int, int, int, int | None]] = deque()
+        # By their numbers in the step: the order in which entries were wanted back, in this step
+        # and in the one before; and those that were moved and not announced.
+        self._numbers = 0
+        self._wanted: list[int] = []
+        self._learned: dict[int, int] = {}
+        self._moved: list[weakref.ref[Entry]] = []
+
+    # What autograd calls.
+
+    def pack(self, tensor: torch.Tensor) -> Any:
+        """What autograd keeps in the place of a tensor."""
+        storage = movable(tensor, self.stay, self.min_bytes)
+        if storage is None:
+            return Held(tensor)
+        thread, node, key = threading.get_ident(), newest_node(), storage._cdata
+        with self.lock:
+            self._newest[thread] = node
+            found = self._entries.get(key)
+            entry = None if found is None else found()
+            if entry is None:
+                entry = Entry(self, storage, self._numbers)
+                self._numbers += 1
+                self._live += 1
+                self._entries[key] = weakref.ref(entry)
+                self._keep(entry)
+            entry.node = (thread, node)
+            place = entry.see(tensor)
+        self._settle()
+        return entry, place
+
+    def take(self, entry: Entry, place: int) -> torch.Tensor:
+        """A tensor that was saved."""
+        tensor = entry.at_once(place)
+        if tensor is not None:
+            return tensor
+        with entry.lock:
+            if entry.away():
+                self._come_back(entry)
+            tensor = entry.get(place)
+        self._settle(entry)
+        return tensor
+
+    # Steps.
+
+    def enter(self) -> None:
+        """A context begins; a step, if nothing is left of the last one."""
+        with self.lock:
+            if self._live == 0:
+                if self._wanted:
+                    self._learned = {each: turn for turn, each in enumerate(self._wanted)}
+                self._wanted, self._moved, self._numbers = [], [], 0
+
+    def leave(self) -> None:
+        """A context ends: everything that this thread has saved is written by now."""
+        with self.lock:
+            self._newest.pop(threading.get_ident(), None)
+        self._settle()
+
+    # Room.
+
+    def _keep(self, entry: Entry) -> None:
+        entry.turn, self._turns = self._turns, self._turns + 1
+        self._order[entry.turn] = weakref.ref(entry)
+        self.bytes += entry.nbytes
+
+    def _settle(self, needed: Entry | None = None) -> None:
+        """Forgets what is dead, and moves the oldest away until the rest is within the budget."""
+        if self._dead:
+            self._bury()
+        while self.bytes > self.budget:
+            entry = self._oldest(needed)
+            if entry is None:
+                return
+            try:
+                new = entry.move(self.spool, self.codec)
+            except BaseException:
+                with self.lock:
+                    self._keep(entry)
+                raise
+            finally:
+                entry.lock.release()
+            if new:
+                self._moved.append(weakref.ref(entry))
+
+    def _oldest(self, needed: Entry | None) -> Entry | None:
+        """The entry to be moved next, with its lock taken."""
+        with self.lock:
+            for turn, reference in self._order.items():
+                entry = reference()
+                if entry is None or entry is needed:
+                    continue
+                if self._newest.get(entry.node[0]) == entry.node[1]:
+                    continue
+                if entry.lock.acquire(blocking=False):
+                    del self._order[turn]
+                    self.bytes -= entry.nbytes
+                    found = self._entries.get(entry.key)
+                    if found is not None and found() is entry:
+                        del self._entries[entry.key]
+                    return entry
+        return None
+
+    def forget(self, entry: Entry) -> None:
+        """An entry dies."""
+        self._dead.append((entry.turn, entry.key, entry.nbytes, entry.version))
+        self._bury()
+
+    def _bury(self) -> None:
+        while self._dead and self.lock.acquire(blocking=False):
+            versions = []
+            try:
+                while self._dead:
+                    turn, key, nbytes, version = self._dead.popleft()
+                    self._live -= 1
+                    if self._order.pop(turn, None) is not None:
+                        self.bytes -= nbytes
+                        found = self._entries.get(key)
+                        if found is not None and found() is None:
+                            del self._entries[key]
+                    if version is not None:
+                        versions.append(version)
+            finally:
+                self.lock.release()
+            for version in versions:
+                discard_quietly(self._spool, version)
+
+    # The spool.
+
+    @property
+    def spool(self) -> Any:
+        """The spool, opened when it is first needed."""
+        with self._opening:
+            if self._spool is None:
+                self._spool = self._opened()
+            return self._spool
+
+    def _opened(self) -> Any:
+        with self.lock:
+            alive = [entry for entry in (each() for each in self._order.values()) if entry]
+        gpus = [entry.device for entry in alive if entry.device.type == "cuda"]
+        return own_spool(gpus[0] if gpus else torch.device("cpu"))
+
+    def _come_back(self, entry: Entry) -> None:
+        self._announce(entry)
+        entry.restore(self.spool)
+        with self.lock:
+            # A graph that is gone back through again and again says nothing new.
+            if len(self._wanted) < self._numbers:
+                self._wanted.append(entry.number)
+            if entry.turn not in self._order:
+                self._keep(entry)
+
+    def _announce(self, entry: Entry) -> None:
+        """Says what will be wanted after this entry: as in the last step, or the newest first."""
+        if self._announces is None:
+            self._announces = len(self.spool.stats().tiers) > 1
+        with self.lock:
+            moved, self._moved = self._moved, []
+        if not self._announces or not moved:
+            return
+        alive = [
+            each for each in (reference() for reference in moved) if each and each is not entry
+        ]
+        alive.sort(key=lambda each: (self._learned.get(each.number, math.inf), -each.number))
+        self.spool.expect([each.version for each in alive if each.version is not None])
+
+    def __del__(self) -> None:
+        if getattr(self, "_own", False) and self._spool is not None:
+            close_quietly(self._spool)
+
+
+def unpack(packed: Any) -> torch.Tensor:
+    """The tensor in whose place `Kept.pack` has given this."""
+    if type(packed) is Held:
+        return packed.get()
+    entry, place = packed
+    return entry.kept.take(entry, place)

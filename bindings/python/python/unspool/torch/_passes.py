@@ -1,0 +1,343 @@
+"""The two passes of `unspool.torch.adjoint`, as the driver of `unspool.adjoint` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from unspool._adjoint.run import Job, Run
+from unspool.errors import ArrayError
+from unspool.schedules import Revolve, Schedule, Stop, StoreAll
+from unspool.schedules.given import figure
+
+from ._graph import check_reached
+from ._layout import Layout, bytes_of_tensor, can_be_saved
+from ._spools import close_quietly, free_host, open_spool, place_of, reserve
+from ._surroundings import Surroundings
+from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
+
+__all__ = ["Loop", "Passes"]
+
+#: Restores that are announced ahead of the current one.
+LOOKAHEAD = 1024
+
+#: What a state takes in a tier beyond its tensors: random numbers, alignment, a head on disk.
+OVERHEAD = 16384
+
+Gradients = list[torch.Tensor | None]
+
+
+class Loop:
+    """What is to be differentiated.
+
+    Attributes:
+        tree: the structure of the carry.
+        init: the tensors of the first carry, without a graph.
+        params: tensors that `step` reads besides its arguments.
+        around: what the steps depend on besides.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[Any, Any], Any],
+        rows: Rows,
+        tree: Any,
+        init: Sequence[Any],
+        params: list[torch.Tensor],
+    ) -> None:
+        _check_carry(init)
+        self.step, self.rows, self.tree, self.params = step, rows, tree, params
+        self.around = Surroundings([*init, *rows.leaves, *params])
+        self.init: list[torch.Tensor] = [leaf.detach() for leaf in init]
+        self.steps = rows.length or 0
+
+    def plain(self) -> tuple[Any, Any]:
+        """The loop, when nobody wants gradients."""
+        carry, outputs = unflatten(self.init, self.tree), Outputs("adjoint")
+        for n in range(self.steps):
+            carry, y = taken_apart("adjoint", self.step(carry, self.rows[n]))
+            outputs.append(y)
+        return carry, outputs.stacked()
+
+    def try_first_step(self) -> None:
+        """Takes the first step once, to see what it reads before there is a history."""
+        with self.around.again():
+            Once(self, self.init, 0)
+
+    def advanced(self, n: int, leaves: list[torch.Tensor]) -> tuple[list[torch.Tensor], Any]:
+        """The carry after step n, and its output."""
+        versions = [leaf._version for leaf in leaves]
+        carry, y = taken_apart("adjoint", self.step(unflatten(leaves, self.tree), self.rows[n]))
+        new, tree = flatten(carry)
+        if tree != self.tree:
+            raise ArrayError(f"adjoint: the carry of step {n} has another structure than `init`.")
+        _check_carry(new)
+        for leaf, version in zip(leaves, versions, strict=True):
+            if leaf._version != version:
+                raise ArrayError(
+                    f"adjoint: step {n} has changed its carry in place: it must leave it and "
+                    "return another one, as by `u = u + v` in place of `u += v`."
+                )
+        for now, first in zip(new, self.init, strict=True):
+            if (now.shape, now.dtype, now.device) != (first.shape, first.dtype, first.device):
+                raise ArrayError(
+                    f"adjoint: step {n} made a {now.dtype} of shape {list(now.shape)} of a "
+                    f"{first.dtype} of shape {list(first.shape)}: the tensors of the carry must "
+                    "keep their shapes, dtypes and devices."
+                )
+        return new, y
+
+
+def _check_carry(leaves: Sequence[Any]) -> None:
+    if not leaves:
+        raise ArrayError("adjoint: there is no tensor in the carry.")
+    for leaf in leaves:
+        if not can_be_saved(leaf):
+            what = type(leaf).__name__
+            if isinstance(leaf, torch.Tensor):
+                what += f" of shape {list(leaf.shape)} on {leaf.device}"
+            raise ArrayError(
+                f"adjoint: the carry has a {what}, which cannot be saved: it must consist of "
+                "dense tensors with items, on the CPU or a GPU. What never changes can be read by "
+                "`step` instead."
+            )
+
+
+class Once:
+    """One step with its graph, and what that graph reaches."""
+
+    def __init__(self, loop: Loop, leaves: Sequence[torch.Tensor], n: int) -> None:
+        with torch.enable_grad():
+            self.carry = [_leaf(leaf) for leaf in leaves]
+            self.x = [_leaf(row) for row in loop.rows.leaves_of(n)]
+            returned = loop.step(unflatten(self.carry, loop.tree), loop.rows.tree_of(self.x))
+        carry, y = taken_apart("adjoint", returned)
+        self.after, self.y = flatten(carry)[0], flatten(y)[0]
+        self.params = loop.params
+        tensors = [out for out in (*self.after, *self.y) if isinstance(out, torch.Tensor)]
+        check_reached(tensors, [*self.carry, *self.x, *self.params])
+
+    def back(
+        self, after: Gradients, y: Gradients, sums: Gradients
+    ) -> tuple[Gradients, Gradients, Gradients]:
+        """The gradients of the carry and of x, and those of the parameters added to `sums`.
+
+        A sum goes in as the first gradient of its parameter, so that everything is added in the
+        order of a plain loop.
+        """
+        outputs = [*self.after, *self.y, *self.params]
+        pairs = [
+            (out, gradient)
+            for out, gradient in zip(outputs, [*after, *y, *sums], strict=True)
+            if gradient is not None and out.requires_grad
+        ]
+        inputs = [*self.carry, *self.x, *self.params]
+        wanted = [each for each in inputs if each.requires_grad]
+        if not pairs or not wanted:
+            return [None] * len(self.carry), [None] * len(self.x), sums
+        made = iter(
+            torch.autograd.grad(
+                [out for out, _ in pairs], wanted, [each for _, each in pairs], allow_unused=True
+            )
+        )
+        found = [next(made) if each.requires_grad else None for each in inputs]
+        first, second = len(self.carry), len(self.carry) + len(self.x)
+        return found[:first], found[first:second], found[second:]
+
+
+def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().requires_grad_(tensor.is_floating_point() or tensor.is_complex())
+
+
+class State(tuple[torch.Tensor, ...]):
+    """What is saved of a state; and its tensors, and its random numbers."""
+
+    leaves: list[torch.Tensor]
+    random: list[torch.Tensor]
+
+
+class Carry:
+    """The working state as the driver sees it: tensors that never change and are replaced.
+
+    With each state go those of the generators of random numbers, so that a step that is computed
+    again draws the same.
+    """
+
+    frozen = True
+
+    def __init__(self, leaves: list[torch.Tensor], around: Surroundings, first: int) -> None:
+        self.leaves, self.around, self.first = leaves, around, first
+        # The first state may lie in memory in another way than those that steps make.
+        self.before = self.after = [Layout.whole(leaf) for leaf in leaves]
+
+    def now(self) -> State:
+        """The state."""
+        pairs, random = zip(self.after, self.leaves, strict=True), self.around.random()
+        state = State([*(layout.saved(leaf) for layout, leaf in pairs), *random])
+        state.leaves, state.random = self.leaves, random
+        return state
+
+    def stepped(self, leaves: list[torch.Tensor]) -> None:
+        """Steps have made another state."""
+        if self.after is self.before:
+            self.after = [Layout.whole(leaf) for leaf in leaves]
+        self.leaves = leaves
+
+    def replace(self, _: Any) -> None:
+        """What `forward` returned: nothing, as it has called `stepped`."""
+
+    def put_back(self, state: State) -> None:
+        """Makes an earlier state the working one."""
+        self.leaves = state.leaves
+        self.around.set_random(state.random)
+
+    def restore(self, spool: Any, version: int, stream: Any) -> None:
+        """Makes a state of the spool the working one."""
+        layouts, random = self.before if version == self.first else self.after, self.around.random()
+        made = [layout.empty() for layout in layouts]
+        spool.restore(version, *(target for _, target in made), *random, stream=stream)
+        self.leaves = [tensor for tensor, _ in made]
+        self.around.set_random(random)
+
+
+class Work:
+    """What the driver calls: the steps, and their reversal."""
+
+    def __init__(self, loop: Loop, carry: Carry, *, counted: bool) -> None:
+        self.loop, self.carry, self.counted = loop, carry, counted
+        self.outputs = Outputs("adjoint")
+        self.last: list[torch.Tensor] = []
+        self.random: list[torch.Tensor] = []
+        # The gradients of the working state, of the outputs of all steps, and of what they read.
+        self.after: Gradients = []
+        self.y: Gradients = []
+        self.rows: list[Gradients] = [[None] * loop.steps for _ in loop.rows.leaves]
+        self.sums: Gradients = [None] * len(loop.params)
+
+    def forward(self, _: Any, start: int, stop: int) -> Any:
+        """Takes steps without a graph."""
+        leaves, end = self.carry.leaves, min(stop, self.loop.steps)
+        for n in range(start, end):
+            leaves, y = self.loop.advanced(n, leaves)
+            if n == len(self.outputs):
+                self.outputs.append(y)
+        self.carry.stepped(leaves)
+        return None if self.counted or end < self.loop.steps else Stop(end)
+
+    def at_end(self, _: Any) -> None:
+        """The working state is the last one."""
+        self.last, self.random = self.carry.leaves, self.around.random()
+
+    @property
+    def around(self) -> Surroundings:
+        """Random numbers and autocast."""
+        return self.loop.around
+
+    def reverse(self, _: Any, n: int) -> None:
+        """Takes the gradients back over step n."""
+        y = self.outputs.of_step(self.y, n)
+        once = Once(self.loop, self.carry.leaves, n)
+        self.after, row, self.sums = once.back(self.after, y, self.sums)
+        for rows, gradient in zip(self.rows, row, strict=True):
+            rows[n] = gradient
+
+
+class Running:
+    """A run of the driver that is between its passes. When nobody refers to it any more, the driver
+    discards what it has kept: nothing that the driver calls refers to this.
+
+    Attributes:
+        random: the random numbers with which the other pass begins.
+    """
+
+    def __init__(self, work: Work, run: Run) -> None:
+        self.work, self.run, self.ended = work, run, True
+        with work.around.entered(), torch.no_grad():
+            run.begin()
+        self.ended, self.random = False, work.around.random()
+
+    def finish(self) -> None:
+        """The other pass."""
+        self.ended = True
+        self.work.around.set_random(self.random)
+        self.run.finish()
+
+    def __del__(self) -> None:
+        if not self.ended:
+            self.run.clean_up()
+
+
+class Passes:
+    """Both passes over a loop. A second backward pass begins with another forward pass, as the
+    states of the first one are given up on its way."""
+
+    def __init__(self, loop: Loop, schedule: Schedule | None, given: Any, codec: Any) -> None:
+        state = sum(map(bytes_of_tensor, loop.init)) + OVERHEAD
+        self.loop, self.codec, self.own = loop, codec, given is None
+        self.spool = given
+        if given is None:
+            kept = None if schedule is None else figure(schedule, "slots")
+            states = min(loop.steps if kept is None else kept, loop.steps) + 2
+            self.spool = open_spool(place_of(loop.init), min(states * state, free_host()))
+        self.schedule = schedule or _fitting(loop.steps, state, self.spool)
+        self.begun_with = loop.around.random()
+        self.running: Running | None = None
+        self.outputs = Outputs("adjoint")
+
+    def forward(self) -> list[torch.Tensor]:
+        """The tensors of the last carry and those of the outputs."""
+        running = self.running = self._run()
+        self.outputs = running.work.outputs
+        self.loop.around.set_random(running.work.random)
+        ys = self.outputs.tensors()
+        return [*running.work.last, *ys]
+
+    def backward(self, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """The gradients of init, xs and params, from those of what `forward` returned."""
+        loop = self.loop
+        with loop.around.again():
+            running, self.running = self.running or self._run(), None
+            work, carried = running.work, len(loop.init)
+            work.outputs = self.outputs
+            work.after, work.y = list(gradients[:carried]), list(gradients[carried:])
+            running.finish()
+        rows = [loop.rows.gathered(place, found) for place, found in enumerate(work.rows)]
+        return [*work.after, *rows, *work.sums]
+
+    def _run(self) -> Running:
+        """The forward pass."""
+        loop, first = self.loop, reserve(self.loop.steps + 2)
+        carry = Carry(loop.init, loop.around, first)
+        work = Work(loop, carry, counted=figure(self.schedule, "steps") is not None)
+        job = Job(
+            schedule=self.schedule,
+            spool=self.spool,
+            forward=work.forward,
+            reverse=work.reverse,
+            state=carry,
+            part=None,
+            at_end=work.at_end,
+            first=first,
+            progress=None,
+            stream=None,
+            lookahead=LOOKAHEAD,
+            codec=self.codec,
+        )
+        loop.around.set_random(self.begun_with)
+        return Running(work, Run(job))
+
+    def __del__(self) -> None:
+        if getattr(self, "own", False):
+            self.running = None
+            close_quietly(self.spool)
+
+
+def _fitting(steps: int, state: int, spool: Any) -> Schedule:
+    """All states where the spool has room for them, and Revolve with as many as there is room for
+    otherwise."""
+    tiers = spool.stats().tiers
+    if any(tier.capacity is None for tier in tiers):
+        return StoreAll(steps)
+    slots = max(max(tier.capacity - tier.used for tier in tiers) // state - 1, 1)
+    return StoreAll(steps) if slots >= steps else Revolve(steps, int(slots))

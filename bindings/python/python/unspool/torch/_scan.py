@@ -1,0 +1,325 @@
+"""`unspool.torch.scan`: a loop whose graph is real, and of which only states are kept.
+
+The steps run in segments under `torch.utils.checkpoint`, without reentrance, so that autograd sees
+the same graph as of a plain loop. What checkpoint would keep of a segment, the carry with which it
+starts, is a state in a spool: it is saved before the segment runs, restored when a gradient first
+needs a tensor of the segment, and discarded when the graph lets go of the segment.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import checkpoint
+from unspool.errors import OptionError
+
+from ._changed import refuse
+from ._layout import bytes_of_tensor, can_be_saved
+from ._segments import ALIGNMENT, OVERHEAD, Measure, Segments, segments
+from ._spools import (
+    Snapshot,
+    budget_bytes,
+    checked,
+    close_quietly,
+    free_host,
+    open_spool,
+    place_of,
+)
+from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
+
+__all__ = ["scan"]
+
+#: Steps that run as they are, so that what the second one saves can be counted.
+PROBED = 2
+
+
+def scan(
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    *,
+    budget: int | str = "auto",
+    every: int | str = "auto",
+    spool: Any = None,
+    codec: Any = None,
+    until: Callable[[Any], Any] | None = None,
+) -> tuple[Any, Any]:
+    """A loop of `step` over `xs`, differentiable within a budget of memory.
+
+    Arguments and result are those of `torch.scan`:
+
+        carry, ys = init, []
+        for n in range(length):
+            carry, y = step(carry, xs[n])
+            ys.append(y)
+        return carry, torch.stack(ys)
+
+    All gradients are those of this loop, bit for bit: of `init`, of `xs`, and of everything that
+    `step` reads, also second ones. A backward pass computes each step once more, except the first
+    two and the last segment.
+
+    Arguments:
+        step: `step(carry, x)` returns `(carry, y)`. It is called again in the backward pass, with
+            the same random numbers and under the same autocast; what it reads besides its arguments
+            must not have changed by then. It may change the carry in place as in a plain loop.
+        init: the first carry: a tensor, or a pytree of tensors and other values.
+        xs: a tensor, or a pytree of tensors, whose first dimension is that of the steps; or None.
+        length: the number of steps, where `xs` does not say it.
+        budget: bytes, or text such as `"8GiB"`, for what is saved of one segment, and on the CPU
+            for its states too. `"auto"` is half of what is free where the tensors are.
+        every: the number of steps in a segment. `"auto"` measures what the second step saves, and
+            takes the longest segments within the budget; when all steps fit into it, nothing is
+            computed again.
+        spool: where the states at which segments start are kept, under versions of its own. Without
+            one, a spool is opened in main memory, and beside it on disk in the folder for temporary
+            files if that is too small, and closed when the graph is gone.
+        codec: of these states, as in `Spool`. With a bound, segments are computed again from a
+            state that is not quite the one that was: gradients are then those of a trajectory
+            nearby.
+        until: `until(carry)` ends the loop after the step that makes it true. It is asked after
+            each step, which waits for a GPU. With it, `length` may be left out.
+
+    Returns:
+        The last carry, and the outputs stacked; None as outputs where no step has one.
+
+    Raises:
+        OptionError: an argument makes no sense, or `step` returned no pair.
+        ArrayError: `xs` has something that is no tensor, or `step` an output that is none.
+        All that `Spool.save` raises; and, in the backward pass, all that `Spool.restore` raises.
+    """
+    if not callable(step):
+        raise OptionError(f"scan(step={step!r}): that is no function.")
+    if every != "auto" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+        raise OptionError(f'scan(every={every!r}): write a number of steps, or "auto".')
+    rows = Rows("scan", xs, length, endless=until is not None)
+    loop = _Loop(step, rows, until)
+    given = checked("scan", spool)
+    if not torch.is_grad_enabled():
+        return loop.result(loop.run(init, loop.rest()))
+    carry = init if every != "auto" else loop.probe(init)
+    if loop.ended:
+        return loop.result(carry)
+    leaves = [leaf for leaf in flatten(carry)[0] if can_be_saved(leaf)]
+    cut = _cut(loop, leaves, budget, every, given)
+    if cut is None:
+        return loop.result(loop.run(carry, loop.rest()))
+    return loop.result(_segmented(loop, carry, cut, _Keeper(given, cut, place_of(leaves), codec)))
+
+
+def _cut(
+    loop: _Loop, leaves: list[torch.Tensor], budget: Any, every: Any, given: Any
+) -> Segments | None:
+    """How the steps that are left are cut."""
+    place, state = place_of(leaves), sum(bytes_of_tensor(leaf) + ALIGNMENT for leaf in leaves)
+    left = None if loop.rows.length is None else loop.rows.length - loop.done
+    if loop.until is not None:
+        left = None
+    # A spool of our own needs to know how large it may be.
+    host = free_host() if given is None else 0
+    if every == "auto":
+        # What the probed steps have saved stays until they are gone back through.
+        limit = max(0, budget_bytes("scan", budget, place) - PROBED * loop.saved)
+        shared = given is None and place.type == "cpu"
+        return segments(left, loop.saved, state, limit, host, shared=shared)
+    if left is None:
+        return Segments(every, host, disk=True)
+    needed = -(-left // every) * (state + OVERHEAD)
+    return Segments(every, min(needed, host), disk=needed > host)
+
+
+class _Loop:
+    """The loop as it goes forwards.
+
+    Attributes:
+        done: the number of steps that were taken.
+        ended: whether there is no step left.
+        saved: the bytes that the second step saved.
+    """
+
+    def __init__(self, step: Callable[[Any, Any], Any], rows: Rows, until: Any) -> None:
+        self.step, self.rows, self.until = step, rows, until
+        self.outputs = Outputs("scan")
+        self.done = self.saved = 0
+        self.ended = rows.length == 0
+
+    def rest(self) -> Iterable[int]:
+        """The numbers of the steps that are left."""
+        return itertools.count(self.done) if self.rows.length is None else self.upto(None)
+
+    def upto(self, count: int | None) -> range:
+        """The numbers of the next steps, at most `count`."""
+        end = self.rows.length
+        if count is not None:
+            end = self.done + count if end is None else min(end, self.done + count)
+        assert end is not None
+        return range(self.done, end)
+
+    def run(self, carry: Any, numbers: Iterable[int]) -> Any:
+        """Takes steps, as a plain loop does."""
+        for n in numbers:
+            carry, y = taken_apart("scan", self.step(carry, self.rows[n]))
+            self.outputs.append(y)
+            self.done = n + 1
+            if self.until is not None and self._stops(carry):
+                self.ended = True
+                return carry
+        self.ended = self.done == self.rows.length
+        return carry
+
+    def _stops(self, carry: Any) -> bool:
+        # Without a graph: what is saved here would be missing when the segment is computed again.
+        leaves, tree = flatten(carry)
+        with torch.no_grad():
+            seen = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+            assert self.until is not None
+            return bool(self.until(unflatten(seen, tree)))
+
+    def probe(self, carry: Any) -> Any:
+        """Takes two steps, and counts what the second one saves."""
+        measure = Measure()
+        measure.known(self.rows.leaves)
+        with measure:
+            for _ in range(PROBED):
+                before = measure.count()
+                if not self.ended:
+                    carry = self.run(carry, self.upto(1))
+            self.saved = measure.count() - before
+        return carry
+
+    def result(self, carry: Any) -> tuple[Any, Any]:
+        """What scan returns."""
+        return carry, self.outputs.stacked()
+
+
+class _Keeper:
+    """The spool of a loop, and the order in which its states come back.
+
+    Attributes:
+        spool: the given one, or one of our own, which is closed when nothing refers to this.
+    """
+
+    def __init__(self, given: Any, cut: Segments, place: torch.device, codec: Any) -> None:
+        self.codec, self._own = codec, given is None
+        self.spool = open_spool(place, cut.host, disk=cut.disk) if self._own else given
+        # With one tier alone there is nothing to bring back.
+        self._announced = len(self.spool.stats().tiers) < 2
+        self._saved: dict[int, None] = {}
+
+    def keep(self, tensors: list[torch.Tensor]) -> Snapshot:
+        """Saves a state."""
+        snapshot = Snapshot(self, tensors, self.codec)
+        if snapshot.version is not None and not self._announced:
+            self._saved[snapshot.version] = None
+        return snapshot
+
+    def load(self, snapshot: Snapshot) -> list[torch.Tensor]:
+        """A state. The first one that is wanted says that the backward pass has begun."""
+        if not self._announced:
+            self._announced = True
+            self._saved.pop(snapshot.version or 0, None)
+            self.spool.expect([each for each in reversed(self._saved) if each in self.spool])
+            self._saved.clear()
+        return snapshot.load()
+
+    def __del__(self) -> None:
+        if self._own and hasattr(self, "spool"):
+            close_quietly(self.spool)
+
+
+class _Start:
+    """The carry with which a segment starts: the live one at first, and then a copy of it.
+
+    What cannot be saved (numbers, sparse tensors, subclasses, tensors of other devices) is kept as
+    it is. A tensor that is in the carry twice is so again.
+    """
+
+    def __init__(self, keeper: _Keeper, carry: Any) -> None:
+        leaves, self.tree = flatten(carry)
+        self.first, self.live = True, carry
+        tensors = {id(leaf): leaf for leaf in leaves if can_be_saved(leaf)}
+        places = {key: place for place, key in enumerate(tensors)}
+        self.places = [places.get(id(leaf)) for leaf in leaves]
+        self.grows = [leaf.requires_grad for leaf in tensors.values()]
+        self.kept = [None if id(leaf) in tensors else leaf for leaf in leaves]
+        self.versions = [getattr(leaf, "_version", None) for leaf in self.kept]
+        self.keeper = keeper
+        self.snapshot = keeper.keep(list(tensors.values())) if tensors else None
+
+    def take(self) -> Any:
+        """The carry: the live one for the first time."""
+        if self.first:
+            live, self.first, self.live = self.live, False, None
+            return live
+        for leaf, version in zip(self.kept, self.versions, strict=True):
+            if leaf is not None and version is not None and leaf._version != version:
+                refuse(leaf, version)
+        copies = [] if self.snapshot is None else self._copies(self.snapshot)
+        leaves = [
+            kept if place is None else copies[place]
+            for place, kept in zip(self.places, self.kept, strict=True)
+        ]
+        return unflatten(leaves, self.tree)
+
+    def _copies(self, snapshot: Snapshot) -> list[torch.Tensor]:
+        copies = self.keeper.load(snapshot)
+        if not any(self.grows):
+            return copies
+        # Results of an operation, as the carry was: leaves could not be changed in place.
+        return list(_Results.apply(torch.empty(0, requires_grad=True), copies, self.grows))
+
+
+class _Results(torch.autograd.Function):
+    """Makes tensors the results of an operation. Nobody goes back through it: of a segment that is
+    computed again, only what it saves is used."""
+
+    @staticmethod
+    def forward(ctx: Any, _: Any, copies: list[torch.Tensor], grows: list[bool]) -> Any:
+        pairs = zip(copies, grows, strict=True)
+        ctx.mark_non_differentiable(*(copy for copy, grow in pairs if not grow))
+        return tuple(copies)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError("unspool.torch.scan: nothing may go back through a copy of a state.")
+
+
+def _segmented(loop: _Loop, carry: Any, cut: Segments, keeper: _Keeper) -> Any:
+    """Takes all steps that are left, in segments; the last one is not computed again, as its memory
+    is free once the others are."""
+    while not loop.ended:
+        last = loop.rows.length is not None and loop.rows.length - loop.done <= cut.every
+        if last and loop.until is None:
+            return loop.run(carry, loop.rest())
+        carry = _segment(loop, carry, cut.every, keeper)
+    return carry
+
+
+def _segment(loop: _Loop, carry: Any, every: int, keeper: _Keeper) -> Any:
+    """Takes the steps of one segment."""
+    first, taken, step, rows = loop.done, 0, loop.step, loop.rows
+    # Taken out when the segment runs: what the graph holds must not lead to outputs of the graph.
+    loops = [loop]
+
+    def forwards(start: _Start, *_: torch.Tensor) -> Any:
+        nonlocal taken
+        carry = start.take()
+        if loops:
+            live = loops.pop()
+            carry = live.run(carry, live.upto(every))
+            taken = live.done - first
+            return carry
+        rows.check()
+        for n in range(first, first + taken):
+            carry, _ = step(carry, rows[n])
+        return None
+
+    start = _Start(keeper, carry)
+    # By these, checkpoint knows of which GPUs the random numbers are to be the same again.
+    devices = {leaf.device for leaf in flatten(carry)[0] if isinstance(leaf, torch.Tensor)}
+    marks = [torch.empty(0, device=device) for device in devices]
+    del carry
+    return checkpoint(forwards, start, *marks, use_reentrant=False)

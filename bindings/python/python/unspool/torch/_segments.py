@@ -1,0 +1,106 @@
+"""How long the segments of a scan are: decided from what two steps were seen to save."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from ._changed import Held
+
+__all__ = ["ALIGNMENT", "OVERHEAD", "Measure", "Segments", "segments"]
+
+#: What a checkpoint takes in a tier beyond its tensors: alignment, and a head on disk.
+OVERHEAD = 8192
+
+#: What a tensor may take beyond its bytes.
+ALIGNMENT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """How a loop is cut.
+
+    Attributes:
+        every: steps in a segment.
+        host: bytes of main memory for the states at which segments start, in a spool of our own.
+        disk: whether that spool needs a disk as well.
+    """
+
+    every: int
+    host: int
+    disk: bool
+
+
+def segments(
+    steps: int | None, saved: int, state: int, budget: int, host: int, *, shared: bool
+) -> Segments | None:
+    """The longest segments that keep a backward pass within `budget` bytes, or None where all steps
+    fit as they are.
+
+    Each step is computed once more whatever the length is, so longer segments mean fewer states to
+    keep, and more memory while one is computed again.
+
+    Arguments:
+        steps: that are left, or None where that is not known.
+        saved: bytes that autograd saves in one step.
+        state: bytes of the carry.
+        budget: bytes where the tensors are.
+        host: bytes of main memory that a spool may take.
+        shared: whether the budget is of that main memory too, so that the states count.
+    """
+    if steps is not None and steps * saved <= budget:
+        return None
+    room = state + OVERHEAD
+    every = max(1, (budget - 2 * state) // max(saved, 1))
+    if steps is None:
+        return Segments(max(1, every // 2) if shared else every, host, disk=True)
+    every = min(every, steps)
+    if not shared:
+        needed = -(-steps // every) * room
+        return Segments(every, min(needed, host), disk=needed > host)
+    return _shared(steps, max(saved, 1), room, budget)
+
+
+def _shared(steps: int, saved: int, room: int, budget: int) -> Segments:
+    """The largest length with length * saved + ceil(steps / length) * room within the budget; where
+    there is none, half of the budget is for a segment, and states go on to the disk."""
+    square = budget**2 - 4 * saved * room * steps
+    if square >= 0:
+        every = int((budget + math.isqrt(square)) // (2 * saved))
+        for length in range(min(every, steps), max(0, every - 2), -1):
+            states = -(-steps // length) * room
+            if length * saved + states <= budget:
+                return Segments(length, states, disk=False)
+    every = min(steps, max(1, budget // (2 * saved)))
+    return Segments(every, max(2 * room, budget - every * saved), disk=True)
+
+
+class Measure(saved_tensors_hooks):
+    """A context that counts what autograd saves in it, and changes nothing else."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, int] = {}
+        super().__init__(self._pack, Held.get)
+
+    def known(self, tensors: list[torch.Tensor]) -> None:
+        """These need not be counted: they are there anyway."""
+        for tensor in tensors:
+            self._see(tensor)
+
+    def count(self) -> int:
+        """The bytes of all storages that were seen so far, each once."""
+        return sum(self._seen.values())
+
+    def _pack(self, tensor: torch.Tensor) -> Any:
+        self._see(tensor)
+        return Held(tensor)
+
+    def _see(self, tensor: torch.Tensor) -> None:
+        # Tensors without one memory of their own (sparse ones, and subclasses) are not counted.
+        if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided:
+            storage = tensor.untyped_storage()
+            self._seen[storage._cdata] = storage.nbytes()

@@ -1,0 +1,192 @@
+//! What a client does that a program does not see.
+
+use std::fs;
+use std::time::Instant;
+
+use unspool_restart::Run;
+
+use crate::background::Job;
+use crate::client::Client;
+use crate::names::Content;
+use crate::open;
+use crate::regions::{Protected, Selection};
+
+const BYTES: usize = 100_000;
+
+struct Bench {
+    folder: tempfile::TempDir,
+    values: Vec<u8>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { folder: tempfile::tempdir().unwrap(), values: vec![0; BYTES] }
+    }
+
+    fn client(&mut self, more: &str) -> Client {
+        let (folder, config) = (self.folder.path(), self.folder.path().join("veloc.cfg"));
+        let text = format!(
+            "scratch = {0}/scratch\npersistent = {0}/persistent\nmode = async\n{more}\n",
+            folder.display()
+        );
+        fs::write(&config, text).unwrap();
+        let mut client = open::single(3, config.to_str().unwrap()).unwrap();
+        let address = self.values.as_mut_ptr() as usize;
+        client.regions.protect(1, Protected { address, bytes: BYTES as u64 }, None);
+        client
+    }
+
+    fn save(&mut self, client: &mut Client, version: i32) {
+        self.values.fill(version as u8);
+        // SAFETY: the region is there, and nobody else uses it.
+        unsafe { client.checkpoint("h", version) }.unwrap();
+    }
+
+    fn load(&mut self, client: &mut Client, version: i32) -> bool {
+        self.values.fill(0xee);
+        // SAFETY: as above.
+        unsafe { client.restart("h", version) }.unwrap();
+        self.values.iter().all(|byte| *byte == version as u8)
+    }
+}
+
+/// Ten versions fit into main memory, and forty are on the disk.
+const FORTY: &str = "host = 1MiB\npersistent_interval = -1";
+
+#[test]
+fn what_was_announced_is_brought_back_once_that_is_started() {
+    let mut bench = Bench::new();
+    let mut client = bench.client(FORTY);
+    (0..40).rev().for_each(|version| client.prefetch_enqueue("h", version).unwrap());
+    (0..40).for_each(|version| bench.save(&mut client, version));
+    client.checkpoint_wait().unwrap();
+    let brought = |client: &Client| client.stats().links[0].prefetch.transfers;
+    assert_eq!(brought(&client), 0);
+    client.prefetch_start().unwrap();
+    assert!((0..40).rev().all(|version| bench.load(&mut client, version)));
+    let stats = client.stats();
+    assert_eq!((stats.application.hinted_restores, stats.application.hints), (40, 0));
+    assert!(brought(&client) > 0, "{stats:?}");
+    client.finalize().unwrap();
+}
+
+#[test]
+fn copies_to_persistent_take_no_announcement_away() {
+    let mut bench = Bench::new();
+    let mut client = bench.client("host = 1MiB");
+    (0..20).rev().for_each(|version| client.prefetch_enqueue("h", version).unwrap());
+    (0..20).for_each(|version| bench.save(&mut client, version));
+    client.checkpoint_wait().unwrap();
+    let stats = client.stats();
+    assert_eq!((stats.application.restores, stats.application.hints), (0, 20));
+    // The first restart starts what was held.
+    assert!(bench.load(&mut client, 19));
+    assert_eq!(client.stats().application.hints, 19);
+    client.finalize().unwrap();
+}
+
+#[test]
+fn a_restart_that_is_looked_at_twice_is_one_restore() {
+    let mut bench = Bench::new();
+    let mut client = bench.client("host = 1MiB");
+    bench.save(&mut client, 5);
+    client.prefetch_enqueue("h", 5).unwrap();
+    client.prefetch_enqueue("h", 5).unwrap();
+    client.restart_begin("h", 5).unwrap();
+    assert_eq!(client.recover_size(1), Ok(Some(BYTES as u64)));
+    for selection in [Selection::Some(vec![1]), Selection::All] {
+        // SAFETY: the region is there, and nobody else uses it.
+        unsafe { client.recover(&selection) }.unwrap();
+    }
+    client.restart_end().unwrap();
+    let stats = client.stats();
+    assert_eq!((stats.application.restores, stats.application.hints), (1, 1));
+    client.finalize().unwrap();
+}
+
+/// The versions in persistent, and in scratch.
+fn versions(bench: &Bench) -> (Vec<String>, Vec<u64>) {
+    let folder = bench.folder.path().join("persistent/veloc-h/single-3");
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    let names = names.filter_map(|name| Some(name.strip_suffix(".manifest")?.to_owned()));
+    let mut persistent: Vec<String> =
+        names.map(|name| name.split('-').next().unwrap().to_owned()).collect();
+    persistent.sort();
+    (persistent, versions_in_scratch(bench))
+}
+
+fn versions_in_scratch(bench: &Bench) -> Vec<u64> {
+    let scratch = bench.folder.path().join("scratch/unspool-single-3");
+    let listed = unspool_restart::list(&scratch).unwrap().0;
+    listed.iter().map(|one| one.part.step).collect()
+}
+
+#[test]
+fn what_was_saved_last_stays_also_when_its_version_is_lower() {
+    let mut bench = Bench::new();
+    let config = "max_versions = 2\nscratch_versions = 2\nhost = 1MiB";
+    let mut client = bench.client(config);
+    for version in [7, 8, 9, 1, 2] {
+        bench.save(&mut client, version);
+    }
+    client.checkpoint_wait().unwrap();
+    assert_eq!(versions(&bench), (vec!["1".into(), "2".into()], vec![1, 2]));
+    // Once more, in this run and in the next one.
+    bench.save(&mut client, 1);
+    client.finalize().unwrap();
+    drop(client);
+    assert_eq!(versions(&bench), (vec!["1".into(), "2".into()], vec![1, 2]));
+    let mut client = bench.client(config);
+    bench.save(&mut client, 0);
+    client.checkpoint_wait().unwrap();
+    assert_eq!(versions(&bench).1, [0, 1], "1 was saved after 2");
+    assert!(bench.load(&mut client, 0) && bench.load(&mut client, 1));
+    client.finalize().unwrap();
+}
+
+#[test]
+fn a_version_that_is_saved_once_more_replaces_the_first_one_when_all_have_it() {
+    let mut bench = Bench::new();
+    let mut client = bench.client("host = 1MiB");
+    for byte in [1, 2, 3] {
+        bench.values.fill(byte);
+        // SAFETY: the region is there, and nobody else uses it.
+        unsafe { client.checkpoint("h", 4) }.unwrap();
+    }
+    client.checkpoint_wait().unwrap();
+    assert_eq!(versions(&bench), (vec!["4".into()], vec![4]));
+    client.finalize().unwrap();
+    drop(client);
+    fs::remove_dir_all(bench.folder.path().join("scratch")).unwrap();
+    let mut client = bench.client("host = 1MiB");
+    assert_eq!(client.restart_test("h", 0), Ok(Some(4)));
+    bench.load(&mut client, 4);
+    assert!(bench.values.iter().all(|byte| *byte == 3));
+    client.finalize().unwrap();
+}
+
+#[test]
+fn what_a_restart_reads_is_not_removed_meanwhile() {
+    let mut bench = Bench::new();
+    let mut client = bench.client("scratch_versions = 1\npersistent_interval = -1\nhost = 1MiB");
+    bench.save(&mut client, 1);
+    client.checkpoint_wait().unwrap();
+    client.restart_begin("h", 1).unwrap();
+    client.background().add(Job {
+        step: 2,
+        content: Content { name: "h".into(), memory: false, file: None },
+        run: Run(0),
+        routed: false,
+        persist: false,
+        begun: Instant::now(),
+    });
+    client.checkpoint_wait().unwrap();
+    // SAFETY: the region is there, and nobody else uses it.
+    unsafe { client.recover(&Selection::All) }.unwrap();
+    client.restart_end().unwrap();
+    assert_eq!(versions_in_scratch(&bench), [1, 2]);
+    bench.save(&mut client, 3);
+    client.finalize().unwrap();
+    assert_eq!(versions_in_scratch(&bench), [3]);
+}

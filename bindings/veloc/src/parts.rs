@@ -1,0 +1,384 @@
+//! One rank's parts of checkpoints: in scratch a frame of the spool, a manifest, and a file where
+//! the program wrote one; in persistent the same as objects.
+//!
+//! A part counts in scratch when its manifest is there, which is written last and removed first.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use unspool::{DiskSettings, Error, ErrorKind, Settings, Spool, Wait};
+use unspool_codec::Checksum;
+use unspool_restart::{Folder, Manifest, Part, Run};
+
+use crate::background::{Job, Kept};
+use crate::config::Config;
+use crate::names::{self, Content};
+use crate::order::Age;
+use crate::persistent::{Fetched, Persistent};
+
+/// Who a client is among all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Who {
+    /// A rank of a communicator.
+    Rank { rank: u32, size: u32 },
+    /// A client that stands alone, with its number.
+    Single(u32),
+}
+
+impl Who {
+    /// What takes the place of the rank in names.
+    pub(crate) fn id(self) -> u32 {
+        match self {
+            Who::Rank { rank, .. } => rank,
+            Who::Single(id) => id,
+        }
+    }
+
+    /// The rank among those that share checkpoints, and their number.
+    pub(crate) fn rank_of(self) -> (u32, u32) {
+        match self {
+            Who::Rank { rank, size } => (rank, size),
+            Who::Single(_) => (0, 1),
+        }
+    }
+
+    /// The folder in scratch.
+    fn folder(self) -> String {
+        match self {
+            Who::Rank { .. } => "unspool".to_owned(),
+            Who::Single(id) => format!("unspool-single-{id}"),
+        }
+    }
+
+    /// The word in the names of objects, of this client or another one of the same job.
+    pub(crate) fn owner(self) -> String {
+        match self {
+            Who::Rank { rank, size } => format!("rank-{rank:04}-of-{size:04}"),
+            Who::Single(id) => format!("single-{id}"),
+        }
+    }
+}
+
+/// One rank's parts.
+pub(crate) struct Parts {
+    pub(crate) spool: Arc<Spool>,
+    pub(crate) who: Who,
+    /// The run that parts are written by.
+    pub(crate) run: Run,
+    persistent: Persistent,
+    folder: Folder,
+    scratch: PathBuf,
+    verify: bool,
+    timeout: Duration,
+    keep_in_scratch: usize,
+    keep_in_persistent: usize,
+}
+
+/// What a client has found in scratch.
+pub(crate) type Found = BTreeMap<u64, Kept>;
+
+impl Parts {
+    /// Opens the parts of a client, with a spool of these settings, and what is there already.
+    pub(crate) fn open(
+        config: &Config,
+        who: Who,
+        mut settings: Settings,
+    ) -> Result<(Parts, Found, Vec<String>), String> {
+        let (rank, size) = who.rank_of();
+        // Programs may change their folder later.
+        let scratch = std::path::absolute(&config.scratch)
+            .and_then(|scratch| make_folder(&scratch).map(|()| scratch))
+            .map_err(|cause| failed("scratch", &config.scratch, "made", &cause))?;
+        let folder = Folder::make(&scratch.join(who.folder()), rank, size).map_err(text)?;
+        let disk = DiskSettings::new(folder.data());
+        settings.disk = Some(DiskSettings { durable: true, ..disk });
+        let spool = Arc::new(Spool::open(settings).map_err(text)?);
+        let journal = folder.path().join("upload");
+        let address = absolute(&config.persistent);
+        let persistent = Persistent::open(&address, who, journal, config.timeout)?;
+        let spare = usize::from(size > 1);
+        let parts = Parts {
+            spool,
+            who,
+            run: Run(0),
+            persistent,
+            folder,
+            scratch,
+            verify: config.chksum,
+            timeout: config.timeout,
+            // Another rank may be one checkpoint behind.
+            keep_in_scratch: config.scratch_versions.checked_sub(1).map_or(0, |n| n + 1 + spare),
+            keep_in_persistent: config.max_versions,
+        };
+        let (found, notes) = parts.found()?;
+        Ok((parts, found, notes))
+    }
+
+    /// What scratch has, and what is left there of parts that do not count is removed.
+    fn found(&self) -> Result<(Found, Vec<String>), String> {
+        let manifests = self.folder.manifests().map_err(text)?;
+        let damaged = manifests.damaged.iter();
+        let mut notes: Vec<String> = damaged
+            .map(|one| format!("{} makes no checkpoint count: {}.", one.path.display(), one.why))
+            .collect();
+        let saved = self.spool.versions().map_err(text)?;
+        let mut kept = Found::new();
+        for Manifest { step, run, values, .. } in manifests.whole {
+            let Some(content) = Content::parse(&values) else {
+                let folder = self.folder.path().display();
+                notes.push(format!("Step {step} in {folder} is not VELOC's."));
+                continue;
+            };
+            let version = names::unstep(step).1;
+            let has_regions = !content.memory || saved.contains(&(step as i64));
+            if has_regions && self.has_length(version, &content) {
+                let part = Part { step: u64::from(version), run };
+                kept.insert(step, Kept { part, content });
+            } else {
+                let what = if has_regions { "file is" } else { "regions are" };
+                let name = content.name;
+                notes.push(format!(
+                    "Checkpoint {version} of {name} does not count in scratch: its {what} not \
+                     there."
+                ));
+            }
+        }
+        let lost = saved.into_iter().filter(|version| !kept.contains_key(&(*version as u64)));
+        for version in lost {
+            discard(&self.spool, version as u64).map_err(text)?;
+        }
+        Ok((kept, notes))
+    }
+
+    pub(crate) fn keep_in_scratch(&self) -> usize {
+        self.keep_in_scratch
+    }
+
+    /// The file that a program writes and reads by itself.
+    pub(crate) fn routed(&self, name: &str, version: u32) -> PathBuf {
+        self.scratch.join(names::routed(name, self.who.id(), version))
+    }
+
+    /// Makes a part count in scratch, and says what it has.
+    pub(crate) fn make_durable(
+        &self,
+        job: &Job,
+        wait: &Wait<'_>,
+    ) -> Result<(Manifest, Content), String> {
+        let mut content = job.content.clone();
+        if content.memory {
+            self.flush(job.step, wait).map_err(text)?;
+        }
+        if job.routed {
+            let path = self.routed(&content.name, names::unstep(job.step).1);
+            let done = sealed(&path).and_then(|file| Ok((file, sync_folder(&self.scratch)?)));
+            let (file, ()) = done.map_err(|cause| failed("the file", &path, "read", &cause))?;
+            content.file = Some(file);
+        }
+        let manifest = self.manifest(job, &content);
+        self.folder.write(&manifest).map_err(text)?;
+        Ok((manifest, content))
+    }
+
+    fn flush(&self, step: u64, wait: &Wait<'_>) -> Result<(), Error> {
+        let flushed = self.spool.flush(wait);
+        // Another one may be what could not be flushed.
+        if self.spool.durable(step as i64)? {
+            return Ok(());
+        }
+        flushed?;
+        Err(Error::new(ErrorKind::Lost, "its regions are not on the disk."))
+    }
+
+    fn manifest(&self, job: &Job, content: &Content) -> Manifest {
+        let ((rank, ranks), step) = (self.who.rank_of(), job.step);
+        let regions = content.memory.then(|| self.spool.regions(step as i64).ok()).flatten();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Manifest {
+            step,
+            rank,
+            ranks,
+            run: job.run,
+            bytes: regions.map_or(0, |head| head.regions.iter().map(|region| region.bytes).sum()),
+            milliseconds: job.begun.elapsed().as_millis() as u64,
+            written: now.map_or(0, |since| since.as_secs()),
+            increment: None,
+            values: content.render(),
+        }
+    }
+
+    /// Removes what scratch has of a part.
+    pub(crate) fn remove(&self, step: u64, content: &Content) -> Result<(), String> {
+        self.folder.remove(|one| one == step).map_err(text)?;
+        if content.memory {
+            discard(&self.spool, step).map_err(text)?;
+        }
+        let path = self.routed(&content.name, names::unstep(step).1);
+        gone(fs::remove_file(&path)).map_err(|cause| failed("the file", &path, "removed", &cause))
+    }
+
+    /// Copies a part from scratch to persistent.
+    pub(crate) fn persist(&self, manifest: &Manifest, content: &Content) -> Result<(), String> {
+        let path = self.routed(&content.name, names::unstep(manifest.step).1);
+        let file = content.file.map(|_| File::open(&path)).transpose();
+        let file = file.map_err(|cause| failed("the file", &path, "read", &cause))?;
+        let stored = |_| self.spool.stored(manifest.step as i64);
+        let frame = content.memory.then_some(()).map(stored).transpose().map_err(text)?;
+        self.persistent.put(&content.name, manifest, frame, file.as_ref())
+    }
+
+    /// Removes what is not kept in persistent. One rank does it for all, when all have a newer one.
+    pub(crate) fn remove_old_in_persistent(
+        &self,
+        name: &str,
+        saved: Run,
+        age: impl Fn(Part) -> Age,
+    ) -> Result<(), String> {
+        // A list of everything takes its time: where all are kept, it is only for what this run has
+        // saved once more.
+        let may_find = self.keep_in_persistent > 0 || saved != self.run;
+        if self.who.rank_of().0 != 0 || !may_find {
+            return Ok(());
+        }
+        self.persistent.remove_old(name, self.keep_in_persistent, age)
+    }
+
+    /// What persistent has of this rank.
+    pub(crate) fn in_persistent(&self, name: &str) -> Result<Vec<Part>, String> {
+        self.persistent.parts(name)
+    }
+
+    /// Whether the file of a part, if it has one, is in scratch with the length that it had.
+    fn has_length(&self, version: u32, content: &Content) -> bool {
+        let Some((bytes, _)) = content.file else { return true };
+        let found = fs::symlink_metadata(self.routed(&content.name, version));
+        found.is_ok_and(|found| found.is_file() && found.len() == bytes)
+    }
+
+    /// Whether the file of a part, if it has one, is in scratch as it was.
+    pub(crate) fn has_file(&self, version: u32, content: &Content) -> bool {
+        let is_same = |expected| {
+            let path = self.routed(&content.name, version);
+            !self.verify || summed(&path).is_ok_and(|found| found == expected)
+        };
+        self.has_length(version, content) && content.file.is_none_or(is_same)
+    }
+
+    /// Brings a part from persistent to scratch, where it counts afterwards.
+    pub(crate) fn fetch(&self, step: u64, name: &str, part: Part) -> Result<Kept, String> {
+        let Fetched { manifest, content, frame } = self.persistent.fetch(step, name, part)?;
+        if let Some(expected) = content.file {
+            let path = self.routed(name, names::unstep(step).1);
+            let written =
+                whole_file(&path, |to| self.persistent.fetch_file(name, part, expected, to));
+            written.map_err(|cause| failed("the file", &path, "written", &cause))??;
+        }
+        if let Some(frame) = frame {
+            let wait = Wait::at_most(self.timeout);
+            discard(&self.spool, step).map_err(text)?;
+            self.spool.adopt(&frame, &wait).map_err(text)?;
+            self.flush(step, &wait).map_err(text)?;
+        }
+        self.folder.write(&manifest).map_err(text)?;
+        Ok(Kept { part, content })
+    }
+
+    /// Ends what waits for persistent.
+    pub(crate) fn stop(&self) {
+        self.persistent.stop();
+    }
+}
+
+/// The address of a store as it is, and that of a folder from the root on.
+fn absolute(address: &str) -> String {
+    let path = (!address.contains("://")).then(|| std::path::absolute(address).ok()).flatten();
+    path.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(address.to_owned())
+}
+
+/// Discards a frame, if it is there.
+fn discard(spool: &Spool, step: u64) -> Result<(), Error> {
+    match spool.discard(step as i64) {
+        Err(error) if matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Discarded) => Ok(()),
+        done => done,
+    }
+}
+
+/// Makes a file durable, and says how many bytes it has and what their checksum is.
+fn sealed(path: &Path) -> io::Result<(u64, u64)> {
+    File::open(path)?.sync_all()?;
+    summed(path)
+}
+
+fn summed(path: &Path) -> io::Result<(u64, u64)> {
+    let (mut file, mut sum, mut bytes) = (File::open(path)?, Checksum::new(), 0);
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        let count = file.read(&mut piece)?;
+        if count == 0 {
+            return Ok((bytes, sum.value()));
+        }
+        sum.update(&piece[..count]);
+        bytes += count as u64;
+    }
+}
+
+/// Writes a file, and makes it durable, as a whole or not at all.
+fn whole_file(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<(), String>,
+) -> io::Result<Result<(), String>> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    let part = PathBuf::from(name);
+    gone(fs::remove_file(&part))?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+    let written = write(&mut file);
+    if written.is_err() {
+        gone(fs::remove_file(&part))?;
+        return Ok(written);
+    }
+    file.sync_all()?;
+    fs::rename(&part, path)?;
+    sync_folder(path.parent().unwrap_or(Path::new(".")))?;
+    Ok(written)
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Makes a folder for its owner alone, of which only the last part is missing at most.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+fn failed(what: &str, path: &Path, done: &str, cause: &io::Error) -> String {
+    let advice = match cause.raw_os_error() {
+        // ENOSPC, EDQUOT, EACCES and EPERM, ENOENT on Linux.
+        Some(28 | 122) => " Free space there, or keep fewer checkpoints.",
+        Some(1 | 13) => " Ask for permission, or choose another path.",
+        Some(2) if what == "scratch" => " Make the folder that is to hold it.",
+        _ => "",
+    };
+    format!("{what} ({}) cannot be {done}: {cause}.{advice}", path.display())
+}
+
+pub(crate) fn text(error: Error) -> String {
+    error.to_string()
+}

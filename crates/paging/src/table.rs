@@ -1,0 +1,61 @@
+//! The one table of chunks, and what it says under one lock.
+
+use crate::decide::{Decider, Wire};
+use crate::store::Kept;
+
+/// A chunk, and what it owns.
+#[derive(Debug)]
+pub(crate) enum Chunk {
+    /// Zeros, nowhere. Touched or loaded ahead: `Coming`.
+    Zero,
+    /// Put aside, and not in memory. Touched or loaded ahead: `Coming`.
+    Stored(Kept),
+    /// A thread is filling it. Done: `Clean` or `Dirty`; not possible: back, or `Lost`.
+    Coming {
+        /// Whether a thread of the program waits for it, so that it gets no wire.
+        wanted: bool,
+    },
+    /// In memory, write protected, as it was put aside (or zeros). Written: `Dirty`; evicted: back.
+    Clean {
+        /// What it is a copy of.
+        kept: Option<Kept>,
+        /// The page that is missing, and its bytes.
+        wire: Option<(Wire, Box<[u8]>)>,
+    },
+    /// In memory, and maybe written to. Evicted: `Going`.
+    Dirty,
+    /// Write protected, and on its way out. Done: `Stored` or `Zero`; refused: `Dirty`.
+    Going {
+        /// Whether a thread of the program waits for it.
+        wanted: bool,
+    },
+    /// Its bytes cannot be had back: whoever touches it ends by a signal.
+    Lost,
+}
+
+/// The chunks, and who decides on them.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) chunks: Vec<Chunk>,
+    /// How often each was encoded with a loss.
+    pub(crate) lossy: Vec<u32>,
+    pub(crate) decider: Decider,
+    pub(crate) last_refusal: String,
+}
+
+impl Table {
+    pub(crate) fn new(chunks: u32, decider: Decider) -> Table {
+        let lossy = vec![0; chunks as usize];
+        let chunks = (0..chunks).map(|_| Chunk::Zero).collect();
+        Table { chunks, lossy, decider, last_refusal: String::new() }
+    }
+
+    pub(crate) fn chunk(&mut self, index: u32) -> &mut Chunk {
+        &mut self.chunks[index as usize]
+    }
+
+    /// Puts `new` in the place of a chunk and gives what was there.
+    pub(crate) fn replace(&mut self, index: u32, new: Chunk) -> Chunk {
+        std::mem::replace(self.chunk(index), new)
+    }
+}

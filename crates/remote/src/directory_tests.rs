@@ -1,0 +1,150 @@
+//! A directory as a remote place.
+
+use std::os::unix::fs::PermissionsExt;
+
+use unspool_core::Failure;
+use unspool_testkit::{Pattern, Scratch};
+
+use super::*;
+use crate::{Options, Parts, Remote};
+
+fn remote(scratch: &Scratch) -> Remote {
+    let path = scratch.path().join("remote");
+    Remote::open(path.to_str().unwrap(), &Options::default()).unwrap()
+}
+
+fn put(remote: &Remote, name: &str, bytes: &[u8]) {
+    remote.put(name, &Parts::of(&[bytes]), None).unwrap();
+}
+
+#[test]
+fn what_was_put_is_got_listed_and_deleted() {
+    let scratch = Scratch::new();
+    let remote = remote(&scratch);
+    let large = Pattern(1).bytes(0, (9 << 20) + 5);
+    put(&remote, "a/b/large", &large);
+    put(&remote, "a/small", b"small");
+    put(&remote, "c", b"");
+    assert!(remote.get("a/b/large").unwrap() == large);
+    assert_eq!(remote.get("c").unwrap(), b"");
+    let (mut first, mut rest) = ([0; 1], [0; 2]);
+    remote.read("a/small", 1, &mut [&mut first, &mut [], &mut rest]).unwrap();
+    assert_eq!((&first, &rest), (b"m", b"al"));
+    let names = |folder| -> Vec<(String, u64)> {
+        let listed = remote.list(folder).unwrap().into_iter();
+        listed.map(|entry| (entry.name, entry.bytes)).collect()
+    };
+    let large = ("a/b/large".to_owned(), (9 << 20) + 5);
+    assert_eq!(names("a"), [large.clone(), ("a/small".into(), 5)]);
+    assert_eq!(names(""), [large, ("a/small".into(), 5), ("c".into(), 0)]);
+    assert_eq!(names("nobody"), []);
+    remote.delete("a/small").unwrap();
+    remote.delete("a/small").unwrap();
+    assert_eq!(remote.get("a/small").unwrap_err().kind(), Failure::Missing);
+    let mode = fs::metadata(scratch.path().join("remote/c")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn an_object_that_is_cut_or_changed_is_damaged() {
+    let scratch = Scratch::new();
+    let remote = remote(&scratch);
+    let path = scratch.path().join("remote/x");
+    put(&remote, "x", &[7; 100]);
+    let whole = fs::read(&path).unwrap();
+    for end in 0..whole.len() {
+        fs::write(&path, &whole[..end]).unwrap();
+        assert_eq!(remote.get("x").unwrap_err().kind(), Failure::Corrupt, "{end}");
+    }
+    for place in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[place] ^= 1;
+        fs::write(&path, &changed).unwrap();
+        assert_eq!(remote.get("x").unwrap_err().kind(), Failure::Corrupt, "{place}");
+        assert!(remote.read("x", 0, &mut [&mut [0; 100]]).is_err());
+    }
+    fs::write(&path, &whole).unwrap();
+    assert!(remote.read("x", 1, &mut [&mut [0; 100]]).is_err());
+    assert!(remote.read("x", u64::MAX, &mut [&mut [0; 1]]).is_err());
+    put(&remote, "x", b"anew");
+    assert_eq!(remote.get("x").unwrap(), b"anew");
+}
+
+/// A source that ends early.
+struct Short;
+
+impl crate::Source for Short {
+    fn bytes(&self) -> u64 {
+        100
+    }
+    fn read(&self, _at: u64, _into: &mut [u8]) -> Result<(), TierError> {
+        Err(TierError::new(Failure::Io, "get", "the source", "it ended"))
+    }
+}
+
+#[test]
+fn a_put_that_fails_leaves_what_was_there() {
+    let scratch = Scratch::new();
+    let remote = remote(&scratch);
+    put(&remote, "a/x", b"before");
+    assert!(remote.put("a/x", &Short, None).is_err());
+    assert_eq!(remote.get("a/x").unwrap(), b"before");
+    let left = fs::read_dir(scratch.path().join("remote/a")).unwrap().count();
+    assert_eq!(left, 1, "nothing of it is left");
+    remote.stop();
+    let stopped = remote.put("a/y", &Parts::of(&[b"later"]), None).unwrap_err();
+    assert!(stopped.to_string().contains("given up"), "{stopped}");
+    assert!(remote.get("a/x").is_err());
+}
+
+#[test]
+fn what_a_killed_process_left_is_not_listed_and_goes_in_the_end() {
+    let scratch = Scratch::new();
+    let remote = remote(&scratch);
+    put(&remote, "a/x", b"x");
+    let folder = scratch.path().join("remote/a");
+    let (old, new) = (folder.join(".y.1-2-3.part"), folder.join(".y.4-5-6.part"));
+    fs::write(&old, [0; 100]).unwrap();
+    fs::write(&new, [0; 100]).unwrap();
+    let long_ago = SystemTime::now() - 2 * ABANDONED;
+    File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
+    assert_eq!(remote.list("").unwrap().len(), 1);
+    put(&remote, "a/y", b"y");
+    assert!(!old.exists() && new.exists());
+}
+
+#[test]
+fn links_are_not_objects() {
+    let scratch = Scratch::new();
+    let remote = remote(&scratch);
+    put(&remote, "x", b"x");
+    let folder = scratch.path().join("remote");
+    std::os::unix::fs::symlink(folder.join("x"), folder.join("y")).unwrap();
+    assert!(remote.get("y").is_err());
+    assert_eq!(remote.list("").unwrap().len(), 1);
+}
+
+#[test]
+fn only_the_last_part_of_a_path_is_made() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("a/b");
+    let error = Remote::open(path.to_str().unwrap(), &Options::default()).unwrap_err();
+    assert_eq!(error.kind(), Failure::Missing);
+    assert!(scratch.names().is_empty());
+}
+
+#[test]
+fn odd_names_and_odd_places_are_refused() {
+    let scratch = Scratch::new();
+    let remote = remote(&scratch);
+    for name in ["../x", "", "a//b", "/etc/x"] {
+        assert!(remote.put(name, &Parts::of(&[b"x"]), None).is_err(), "{name}");
+        assert!(remote.get(name).is_err() && remote.delete(name).is_err(), "{name}");
+    }
+    for place in
+        ["http://x/y", "s3://", "ftp://a/b", "s3://key:secret@bucket/x", "s3://b/x?sig=secret"]
+    {
+        let error = Remote::open(place, &Options::default()).unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
+}

@@ -1,0 +1,211 @@
+//! What an error of a place means: to who asked, and to a person. The texts of clients and servers
+//! may hold addresses with signatures and names of keys, so only what is known to be harmless is
+//! taken from them.
+
+use std::error::Error as _;
+use std::io;
+
+use object_store::Error;
+use object_store::client::{HttpError, HttpErrorKind};
+use unspool_core::Failure;
+use unspool_tiers::TierError;
+
+/// What to do about a refusal.
+const RIGHTS: &str = "Check the credentials in the environment (AWS_*, GOOGLE_* or AZURE_*), and \
+                      what they may do there.";
+
+/// What to do about a server that cannot be had.
+const REACH: &str = "Check the network, the address of the server, and its state; it can be tried \
+                     again.";
+
+/// Bytes that are not those that were put.
+pub(crate) fn damaged(operation: &'static str, place: String, why: &str) -> TierError {
+    TierError::new(Failure::Corrupt, operation, place, why)
+        .with_advice("It is not used; another copy is needed.")
+}
+
+/// The error of a call that was stopped.
+pub(crate) fn stopped(operation: &'static str, place: String) -> TierError {
+    TierError::new(Failure::Io, operation, place, "it was given up")
+        .with_advice("What was sent of it can be gone on with.")
+}
+
+/// The error of a server that has not answered.
+pub(crate) fn late(operation: &'static str, place: String, seconds: f64) -> TierError {
+    let reason = format!("the server has not answered within {seconds:.1} s");
+    TierError::new(Failure::Io, operation, place, reason).with_advice(REACH)
+}
+
+/// The error of a client that cannot be made of its settings, of which some are secret.
+pub(crate) fn of_settings(place: String, cause: &Error, secrets: &[String]) -> TierError {
+    let root = root(cause);
+    let shown = !secrets.iter().any(|secret| root.contains(secret.as_str()));
+    let why = if shown { format!(": {}", root.trim_end_matches('.')) } else { String::new() };
+    let reason = format!("the environment has no sensible settings for it{why}");
+    TierError::new(Failure::Permanent, "open", place, reason)
+        .with_advice("Look at the variables AWS_*, GOOGLE_* or AZURE_*.")
+}
+
+/// The error of a store.
+pub(crate) fn of_store(operation: &'static str, place: String, cause: &Error) -> TierError {
+    let (failure, reason, advice) = meaning(cause);
+    TierError::new(failure, operation, place, reason).with_advice(advice)
+}
+
+fn meaning(cause: &Error) -> (Failure, String, &'static str) {
+    let root = root(cause);
+    match cause {
+        Error::NotFound { .. } => (
+            Failure::Missing,
+            format!("it is not there{}", code_of(&root)),
+            "Check the name of the bucket, and whether something else has removed the object.",
+        ),
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            (Failure::Permanent, format!("access is refused{}", code_of(&root)), RIGHTS)
+        }
+        Error::NotSupported { .. } | Error::NotImplemented { .. } | Error::InvalidPath { .. } => {
+            (Failure::Permanent, "the store does not support this".into(), "Use another place.")
+        }
+        Error::UnknownConfigurationKey { key, .. } => (
+            Failure::Permanent,
+            format!("{key:?} is not a setting of it"),
+            "Look at the environment variables of the store.",
+        ),
+        _ => unnamed(cause, &root),
+    }
+}
+
+/// What is in the error of a request: how it failed, or what the server said.
+fn unnamed(cause: &Error, root: &str) -> (Failure, String, &'static str) {
+    if let Some(kind) = kind_of(cause) {
+        let what = match kind {
+            HttpErrorKind::Connect => "the server cannot be reached",
+            HttpErrorKind::Timeout => "the server has not answered in time",
+            _ => "the connection to the server broke",
+        };
+        return (Failure::Io, format!("{what}{}", system(root)), REACH);
+    }
+    match status_of(root) {
+        Some(507) => full(root),
+        Some(_) if root.contains("Quota") || root.contains("StorageFull") => full(root),
+        Some(400 | 401 | 403) => {
+            (Failure::Permanent, format!("the request is refused{}", code_of(root)), RIGHTS)
+        }
+        Some(status) => {
+            let reason = format!("the server answered {status}{}", code_of(root));
+            (Failure::Io, reason, REACH)
+        }
+        None => (Failure::Io, "the server gave no sensible answer".into(), REACH),
+    }
+}
+
+fn full(root: &str) -> (Failure, String, &'static str) {
+    let reason = format!("the store has no room{}", code_of(root));
+    (Failure::NoSpace, reason, "Free space there, or raise the quota.")
+}
+
+/// The kind of a failure of the connection.
+fn kind_of(cause: &Error) -> Option<HttpErrorKind> {
+    let mut next = cause.source();
+    while let Some(error) = next {
+        if let Some(http) = error.downcast_ref::<HttpError>() {
+            return Some(http.kind());
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// The text of the innermost cause.
+fn root(cause: &Error) -> String {
+    let mut last: &dyn std::error::Error = cause;
+    while let Some(next) = last.source() {
+        last = next;
+    }
+    last.to_string()
+}
+
+/// The error of the system in a text, in brackets.
+fn system(root: &str) -> String {
+    if root.contains("(os error ") { format!(" ({root})") } else { String::new() }
+}
+
+/// The status of an answer in the text of an error.
+fn status_of(root: &str) -> Option<u16> {
+    let (_, after) = root.split_once("status code: ")?;
+    after.get(..3)?.parse().ok()
+}
+
+/// The word with which a store names an error, in brackets.
+fn code_of(root: &str) -> String {
+    let code = root.split_once("<Code>").and_then(|(_, after)| after.split_once("</Code>"));
+    let word = code.map(|(word, _)| word).filter(|word| {
+        (1..=64).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    });
+    word.map_or(String::new(), |word| format!(" ({word})"))
+}
+
+/// The error of a file system.
+pub(crate) fn of_system(operation: &'static str, place: String, cause: io::Error) -> TierError {
+    // ENOSPC and EDQUOT; EPERM, EACCES, EROFS, ENOTDIR and ENAMETOOLONG on Linux.
+    let (failure, reason, advice) = match cause.raw_os_error() {
+        Some(28 | 122) => {
+            (Failure::NoSpace, "there is no room", "Free space there, or raise the quota.")
+        }
+        Some(1 | 13 | 30) => {
+            (Failure::Permanent, "access is refused", "Ask for the right to write there.")
+        }
+        Some(20 | 36) => (Failure::Permanent, "it cannot have this name", "Choose another path."),
+        _ => match cause.kind() {
+            io::ErrorKind::NotFound => (
+                Failure::Missing,
+                "it is not there",
+                "Something else has removed it, or the directory that is to hold it is not there.",
+            ),
+            _ => (Failure::Io, "the file system reported an error", "Look at its state."),
+        },
+    };
+    TierError::new(failure, operation, place, reason).with_advice(advice).with_cause(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(text: &str) -> Error {
+        Error::Generic { store: "S3", source: text.into() }
+    }
+
+    #[test]
+    fn the_text_of_a_server_is_not_repeated() {
+        let body = "Server returned non-2xx status code: 403 Forbidden: <Error><Code>\
+                    SignatureDoesNotMatch</Code><AccessKeyId>AKIASECRET</AccessKeyId></Error>";
+        let text = of_store("put", "s3://b/x".into(), &generic(body)).to_string();
+        assert!(text.contains("(SignatureDoesNotMatch)"), "{text}");
+        assert!(text.contains("AWS_*") && !text.contains("AKIA"), "{text}");
+        let odd = "status code: 500 <Code>no word at all</Code> http://x/?sig=AKIASECRET";
+        let error = of_store("get", "s3://b/x".into(), &generic(odd));
+        assert_eq!(error.kind(), Failure::Io);
+        assert!(!error.to_string().contains("AKIA") && error.to_string().contains("500"));
+    }
+
+    #[test]
+    fn errors_mean_what_the_caller_can_act_on() {
+        let of = |text: &str| of_store("put", String::new(), &generic(text)).kind();
+        assert_eq!(of("status code: 507 Insufficient Storage"), Failure::NoSpace);
+        assert_eq!(of("status code: 400 <Code>QuotaExceeded</Code>"), Failure::NoSpace);
+        assert_eq!(of("status code: 503 <Code>StorageFull</Code>"), Failure::NoSpace);
+        assert_eq!(of("status code: 503 Slow"), Failure::Io);
+        assert_eq!(of("nonsense"), Failure::Io);
+        let system = |code| of_system("put", String::new(), io::Error::from_raw_os_error(code));
+        for (code, kind) in [
+            (28, Failure::NoSpace),
+            (13, Failure::Permanent),
+            (2, Failure::Missing),
+            (5, Failure::Io),
+            (36, Failure::Permanent),
+        ] {
+            assert_eq!(system(code).kind(), kind, "{code}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! A remote place: what it gives to its callers is whole, whatever the place itself says.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use unspool_core::Failure;
+use unspool_tiers::TierError;
+
+use crate::directory::Directory;
+use crate::fault;
+use crate::foot::{FOOT, Foot, Sum};
+use crate::names;
+use crate::settings::Options;
+use crate::source::{Source, Whole};
+use crate::store::Store;
+
+/// What a kind of place does. It knows nothing of feet.
+pub(crate) trait Place: fmt::Debug + Send + Sync {
+    /// The place of an object, for people.
+    fn locate(&self, name: &str) -> String;
+
+    /// Stores an object in place of what has its name. A large one is sent in pieces; `journal` is
+    /// the file that remembers them.
+    fn put(
+        &self,
+        name: &str,
+        whole: &mut Whole<'_>,
+        journal: Option<&Path>,
+    ) -> Result<(), TierError>;
+
+    /// The bytes of an object.
+    fn size(&self, name: &str) -> Result<u64, TierError>;
+
+    /// Gives the bytes of `range` of an object of `size` bytes to `take`, in order.
+    fn read(
+        &self,
+        name: &str,
+        size: u64,
+        range: Range<u64>,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), TierError>,
+    ) -> Result<(), TierError>;
+
+    /// The objects in a folder and in those below it, with their bytes.
+    fn list(&self, folder: &str) -> Result<Vec<(String, u64)>, TierError>;
+
+    /// Removes an object; fine when it is not there.
+    fn delete(&self, name: &str) -> Result<(), TierError>;
+
+    /// Ends what is under way, and everything that is asked for later.
+    fn stop(&self);
+}
+
+/// A place beyond the machine that keeps opaque bytes under names. Its calls may be made by several
+/// threads at once; those that name the same object are ordered by the caller. They wait, and must
+/// not be made from within an asynchronous runtime.
+#[derive(Debug)]
+pub struct Remote {
+    place: Box<dyn Place>,
+}
+
+/// An object in a list.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// The bytes that were put, as far as the list is right.
+    pub bytes: u64,
+}
+
+impl Remote {
+    /// Opens `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, or a directory,
+    /// which is made when the one that is to hold it exists. No server is asked yet. Credentials
+    /// are those of the environment, as `object_store` reads them: `AWS_*`, `GOOGLE_*`, `AZURE_*`.
+    ///
+    /// # Errors
+    /// When the place has no such form, the environment makes no sense, or a directory cannot be
+    /// made.
+    pub fn open(place: &str, options: &Options) -> Result<Remote, TierError> {
+        let place: Box<dyn Place> = match place.split_once("://") {
+            None => Box::new(Directory::open(Path::new(place))?),
+            Some(_) => Box::new(Store::open(place, options)?),
+        };
+        Ok(Remote { place })
+    }
+
+    /// The place of an object, for people.
+    #[must_use]
+    pub fn locate(&self, name: &str) -> String {
+        self.place.locate(name)
+    }
+
+    /// Stores the bytes of `source` as the object `name`, in place of what has that name. When this
+    /// returns, the place has all of it, and has said so.
+    ///
+    /// In a store, an object of several pieces that was interrupted goes on from the pieces that
+    /// are there, when the same call is made again with the same `journal`: a file that this call
+    /// makes, and removes at the end. What another upload has left in it is given up first.
+    ///
+    /// # Errors
+    /// Those of the source; when the place refuses, does not answer, or has something else
+    /// afterwards. What was there before may be there still.
+    pub fn put(
+        &self,
+        name: &str,
+        source: &dyn Source,
+        journal: Option<&Path>,
+    ) -> Result<(), TierError> {
+        names::check("put", name)?;
+        let mut whole = Whole::of(source);
+        let sent = self.place.put(name, &mut whole, journal);
+        // A put of which only the answer was lost is done.
+        let lost = |error: &TierError| error.kind() == Failure::Io && whole.is_read();
+        if sent.as_ref().is_err_and(|error| !lost(error)) {
+            return sent;
+        }
+        match self.foot("put", name) {
+            Ok(found) if found == whole.foot() => Ok(()),
+            found => {
+                sent?;
+                let wrong = |_| fault::damaged("put", self.locate(name), "it has something else");
+                Err(found.map_or_else(|error| error, wrong))
+            }
+        }
+    }
+
+    /// Gives the bytes of an object to `take`, in order and in pieces; returns how many there are.
+    /// What `take` has been given is right when this returns.
+    ///
+    /// # Errors
+    /// `Missing`, `Corrupt`, those of `take`; when the place does not answer.
+    pub fn fetch(
+        &self,
+        name: &str,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), TierError>,
+    ) -> Result<u64, TierError> {
+        let foot = self.foot("get", name)?;
+        let mut sum = Sum::new();
+        self.place.read(name, size_of(foot), 0..foot.bytes, &mut |bytes| {
+            sum.add(bytes);
+            take(bytes)
+        })?;
+        self.check_sum(name, foot, &sum)?;
+        Ok(foot.bytes)
+    }
+
+    /// The bytes of an object.
+    ///
+    /// # Errors
+    /// Those of [`fetch`](Self::fetch); when there is not so much memory.
+    pub fn get(&self, name: &str) -> Result<Vec<u8>, TierError> {
+        let mut all = Vec::new();
+        self.fetch(name, &mut |bytes| {
+            all.try_reserve(bytes.len()).map_err(|_| {
+                let reason = "there is no memory for it";
+                TierError::new(Failure::Io, "get", self.locate(name), reason)
+            })?;
+            all.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Fills `parts`, one after the other, with the bytes of an object from `at` on. The checksum
+    /// is compared when that is all of it.
+    ///
+    /// # Errors
+    /// `Missing`; `Corrupt`, also when it has fewer bytes; when the place does not answer.
+    pub fn read(&self, name: &str, at: u64, parts: &mut [&mut [u8]]) -> Result<(), TierError> {
+        let foot = self.foot("get", name)?;
+        let wanted: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if at.checked_add(wanted).is_none_or(|end| end > foot.bytes) {
+            let why = "it has fewer bytes than were asked for";
+            return Err(fault::damaged("get", self.locate(name), why));
+        }
+        let mut sum = Sum::new();
+        let mut gaps = parts.iter_mut().map(|part| &mut part[..]).filter(|part| !part.is_empty());
+        let mut gap = gaps.next().unwrap_or_default();
+        self.place.read(name, size_of(foot), at..at + wanted, &mut |mut bytes| {
+            sum.add(bytes);
+            while !bytes.is_empty() {
+                let take = bytes.len().min(gap.len());
+                let (now, later) = std::mem::take(&mut gap).split_at_mut(take);
+                now.copy_from_slice(&bytes[..take]);
+                (gap, bytes) = (later, &bytes[take..]);
+                if gap.is_empty() {
+                    gap = gaps.next().unwrap_or_default();
+                }
+            }
+            Ok(())
+        })?;
+        if wanted == foot.bytes { self.check_sum(name, foot, &sum) } else { Ok(()) }
+    }
+
+    /// The objects in a folder (`""`: all) and in those below it, by name. Those that are too short
+    /// to be ours are left out.
+    ///
+    /// # Errors
+    /// When the place cannot be listed.
+    pub fn list(&self, folder: &str) -> Result<Vec<Entry>, TierError> {
+        if !folder.is_empty() {
+            names::check("list", folder)?;
+        }
+        let entry = |(name, size): (String, u64)| {
+            let bytes = size.checked_sub(FOOT as u64)?;
+            Some(Entry { name, bytes })
+        };
+        let mut found: Vec<_> = self.place.list(folder)?.into_iter().filter_map(entry).collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Removes an object; fine when it is not there.
+    ///
+    /// # Errors
+    /// When the place refuses or does not answer.
+    pub fn delete(&self, name: &str) -> Result<(), TierError> {
+        names::check("delete", name)?;
+        self.place.delete(name)
+    }
+
+    /// Ends the calls that are under way, and all later ones, with an error. What was sent of an
+    /// object can be gone on with by another [`Remote`].
+    pub fn stop(&self) {
+        self.place.stop();
+    }
+
+    fn foot(&self, operation: &'static str, name: &str) -> Result<Foot, TierError> {
+        names::check(operation, name)?;
+        let wrong = |why| fault::damaged(operation, self.locate(name), why);
+        let size = self.place.size(name)?;
+        let begin = size.checked_sub(FOOT as u64).ok_or_else(|| wrong("it is cut off"))?;
+        let mut bytes = Vec::new();
+        self.place.read(name, size, begin..size, &mut |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        })?;
+        let foot = Foot::parse(&bytes).ok_or_else(|| wrong("it is cut off, or not ours"))?;
+        if foot.bytes != begin {
+            return Err(wrong("its length is another one than it says"));
+        }
+        Ok(foot)
+    }
+
+    fn check_sum(&self, name: &str, foot: Foot, sum: &Sum) -> Result<(), TierError> {
+        if sum.value() == foot.checksum {
+            return Ok(());
+        }
+        Err(fault::damaged("get", self.locate(name), "its checksum is another one"))
+    }
+}
+
+/// The bytes of an object with this foot.
+fn size_of(foot: Foot) -> u64 {
+    foot.bytes + FOOT as u64
+}

@@ -1,0 +1,205 @@
+//! The levels below the folder of a run: copies beyond the machine, and those that other ranks
+//! keep.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use unspool::{Error, ErrorKind, Spool, Wait};
+use unspool_codec::version_of;
+use unspool_remote::Parts;
+
+use super::{Checkpointer, lock};
+use crate::agreement::{self, Agreed, Held, Part};
+use crate::chain;
+use crate::committer::discard;
+use crate::partner::{self, Came, Sent};
+use crate::ranks::Ranks;
+use crate::shelf::on_its_own;
+
+impl Checkpointer {
+    /// Makes the checkpoint of `step` one that counts in the folder of this rank: fetches it where
+    /// only the remote place has it.
+    ///
+    /// # Errors
+    /// `Unknown` when neither has it; those of [`fetch`](Self::fetch).
+    pub fn ready(&self, step: u64, wait: &Wait<'_>) -> Result<(), Error> {
+        let wanted = self.wanted(step);
+        let here = |part: &Part| part.step == step && wanted.is_none_or(|wanted| wanted == *part);
+        if self.committer.counted().iter().any(here) || self.fetch(step, wait)? {
+            return Ok(());
+        }
+        let message = format!("Step {step} does not count on this rank.");
+        Err(Error::new(ErrorKind::Unknown, message))
+    }
+
+    /// The spool to restore `step` from, which is [ready](Self::ready): that of the application, or
+    /// one in main memory where the checkpoint is put together, or was saved by way of a stage.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Lost` and `Io`: what it is, or builds on, cannot be read.
+    pub fn reading(&self, step: u64, wait: &Wait<'_>) -> Result<Arc<Spool>, Error> {
+        match self.stage.is_none() && !chain::builds_on_another(&self.data, step as i64)? {
+            true => Ok(Arc::clone(&self.data)),
+            false => chain::reader(&self.data, step as i64, wait),
+        }
+    }
+
+    /// Fetches this rank's part of the checkpoint of `step`, which is damaged here, in place of
+    /// what is here of it: from the remote place, or, as long as it was not asked, from the rank
+    /// that keeps a copy. That rank gives it when [`candidate`](Self::candidate) is called once
+    /// more, so this says false then, as it does when there is no copy anywhere.
+    ///
+    /// # Errors
+    /// `Io`, `Lost` and `Corrupt` when the place does not give it; those of
+    /// [`save`](unspool::Spool::save) and [`flush`](unspool::Spool::flush); `Interrupted`.
+    pub fn fetch(&self, step: u64, wait: &Wait<'_>) -> Result<bool, Error> {
+        if self.asks_partner(step) {
+            return Ok(false);
+        }
+        let Some(level) = &self.level else { return Ok(false) };
+        let wanted = self.wanted(step);
+        let mut there = level.copier.counted().into_iter();
+        let is_it = |part: &Part| part.step == step && wanted.is_none_or(|one| one == *part);
+        let Some(part) = there.rfind(is_it) else { return Ok(false) };
+        let came = level.copier.shelf().get(part, wait)?;
+        self.take_in(part, came, wait)?;
+        Ok(true)
+    }
+
+    /// Puts a part that came from elsewhere in place of what is here of its step.
+    fn take_in(&self, part: Part, (manifest, frame): Came, wait: &Wait<'_>) -> Result<(), Error> {
+        let step = part.step;
+        // What is here may be damaged. It does not count any more before it goes.
+        self.folder.remove(|one| one == step)?;
+        self.committer.forget(step);
+        discard(&self.data, |one| one == step)?;
+        self.data.adopt(&frame, wait)?;
+        drop(frame);
+        self.data.flush(wait)?;
+        self.folder.write(&manifest)?;
+        self.committer.take_fetched(&manifest);
+        lock(&self.life).mending.damaged.remove(&part);
+        Ok(())
+    }
+
+    /// Whether another rank, which keeps a copy, is asked for this rank's part of `step`: once.
+    fn asks_partner(&self, step: u64) -> bool {
+        let mut life = lock(&self.life);
+        let Some(part) = life.wanted.filter(|part| part.step == step) else { return false };
+        let mending = &mut life.mending;
+        let asks = mending.kept && mending.asked.insert(part);
+        if asks {
+            mending.damaged.insert(part);
+            mending.asks = true;
+        }
+        asks
+    }
+
+    fn wanted(&self, step: u64) -> Option<Part> {
+        lock(&self.life).wanted.filter(|part| part.step == step)
+    }
+
+    /// Deletes what is not kept, in the folder and beyond the machine.
+    pub(super) fn delete_old(&self, agreed: &Agreed) {
+        let below = |parts| agreement::deletable_below(parts, self.settings.keep as usize);
+        if let Some(below) = below(&agreed.local) {
+            // What is being copied stays until it is. So does what all partners have: when one disk
+            // is lost, it is what the others need here.
+            let copied = self.level.as_ref().map_or(Vec::new(), |level| level.copier.needs());
+            let kept = agreed.partner.last().map(|part| part.step);
+            // Of two that stay, one damaged frame does not take both.
+            let apart = agreed.apart.filter(|_| self.settings.keep > 1).map(|part| part.step);
+            let needed = copied.into_iter().chain(kept).chain(apart);
+            self.committer.remove_below(below, needed.collect());
+        }
+        if let Some((level, below)) = self.level.as_ref().zip(below(&agreed.remote)) {
+            level.copier.remove_below(below);
+        }
+    }
+
+    /// Copies the newest checkpoint that all ranks have, when none that is as new is beyond the
+    /// machine.
+    pub(super) fn copy_newest(&self, agreed: &Agreed) {
+        let newest = |parts: &[Part]| parts.last().copied();
+        let newer = newest(&agreed.local).filter(|newest_here| {
+            newest(&agreed.remote).is_none_or(|there| there.step < newest_here.step)
+        });
+        if let Some((level, part)) = self.level.as_ref().zip(newer) {
+            level.copier.copy(part);
+        }
+    }
+
+    /// Gives the newest checkpoint that all ranks have to the ranks that keep it, unless they have
+    /// it, and keeps that of another one. The application waits meanwhile.
+    ///
+    /// # Errors
+    /// `Timeout` when ranks do not answer. Whatever else goes wrong is told later.
+    pub(super) fn give_newest(&self, agreed: &Agreed, ranks: &dyn Ranks) -> Result<(), Error> {
+        let (Some(partner), Some(&part)) = (&self.partner, agreed.local.last()) else {
+            return Ok(());
+        };
+        if agreed.partner.contains(&part) {
+            return Ok(());
+        }
+        let own = on_its_own(&self.folder, &self.data, part);
+        let sent = own.as_ref().ok().map(|(manifest, frame)| {
+            let manifest = manifest.render();
+            Sent { manifest, frame: &**frame }
+        });
+        let (timeout, shift) = (self.settings.timeout, partner.shift());
+        let came = partner::relay(&self.exchanges, ranks, shift, sent, timeout)?;
+        let from = (self.rank + self.size - shift % self.size) % self.size;
+        let kept = came.map_or(Ok(()), |came| partner.keep(from, part, came));
+        let below = agreement::deletable_below(&agreed.partner, self.settings.keep as usize);
+        let removed = below.map_or(Ok(()), |below| partner.remove(|step| step < below));
+        if let Err(cause) = own.map(drop).and(kept).and(removed) {
+            let message = format!("Step {} is not at all partners: {cause}", part.step);
+            partner.fail(Error::new(cause.kind(), message).caused_by(cause));
+        }
+        Ok(())
+    }
+
+    /// Takes `part` back from those that keep it, on all ranks that lack it.
+    ///
+    /// # Errors
+    /// `Timeout` when ranks do not answer. A part that does not come is missing afterwards.
+    pub(super) fn take_back(
+        &self,
+        part: Part,
+        agreed: &Agreed,
+        ranks: &dyn Ranks,
+    ) -> Result<(), Error> {
+        let Some(partner) = &self.partner else { return Ok(()) };
+        let lacking = agreed.kept_elsewhere(part);
+        let way = |&(rank, keeper): &(u32, u32)| (rank + self.size - keeper) % self.size;
+        let ways: BTreeSet<u32> = lacking.iter().map(way).collect();
+        if lacking.iter().any(|(rank, _)| *rank == self.rank) {
+            lock(&self.life).mending.asked.insert(part);
+        }
+        for shift in ways {
+            let pairs = lacking.iter().filter(|pair| way(pair) == shift);
+            let asked = pairs.clone().find(|(_, keeper)| *keeper == self.rank);
+            let kept = asked.and_then(|&(rank, _)| partner.get(Held { rank, part }).ok());
+            let bytes = kept.as_ref().map(|(_, frame)| [&frame[..]]);
+            let parts = bytes.as_ref().map(|bytes| Parts::of(bytes));
+            let sent = kept.as_ref().zip(parts.as_ref()).map(|((manifest, _), frame)| {
+                let manifest = manifest.render();
+                Sent { manifest, frame }
+            });
+            let timeout = self.settings.timeout;
+            let came = partner::relay(&self.exchanges, ranks, shift, sent, timeout)?;
+            let taken = came.map_or(Ok(()), |came| self.take_own(part, came));
+            taken.unwrap_or_else(|error| partner.fail(error));
+        }
+        Ok(())
+    }
+
+    /// Takes a part that another rank has kept, if it is this rank's.
+    fn take_own(&self, part: Part, came: Came) -> Result<(), Error> {
+        let (manifest, frame) = &came;
+        let is_it = (manifest.rank, manifest.ranks) == (self.rank, self.size)
+            && (manifest.step, manifest.run) == (part.step, part.run)
+            && version_of(frame) == i64::try_from(part.step).ok();
+        if is_it { self.take_in(part, came, &Wait::default()) } else { Ok(()) }
+    }
+}
