@@ -302,7 +302,7 @@ impl Mpi {
         packed.then_some(bytes)
     }
 
-    /// Puts values that were packed where so many of a datatype belong; whether MPI has done so.
+    /// Unpacks values into a buffer of `count` items of a datatype. Says whether MPI did.
     pub(crate) fn unpacked(
         &self,
         bytes: &[u8],

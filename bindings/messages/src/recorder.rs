@@ -23,7 +23,8 @@ use crate::waits::{completed, waited_for};
 /// A datatype whose one value is larger than this is not packed to be sampled.
 const LARGEST_PACKED: u64 = 4 << 20;
 
-/// The rows of `MPI_Recv` and `MPI_Irecv`: what a call that sends and receives does besides.
+/// The rows of `MPI_Recv` and `MPI_Irecv` in the table of calls. What a call that both
+/// sends and receives, as `MPI_Sendrecv`, has received counts in one of them.
 static RECEIVES: LazyLock<[u8; 2]> = LazyLock::new(|| {
     let row = |name| CALLS.iter().position(|call| call.name == name);
     ["Recv", "Irecv"].map(|name| row(name).expect("a row of the table") as u8)

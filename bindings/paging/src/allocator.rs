@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Next {
             // SAFETY: `calloc` takes any size.
             return early.unwrap_or_else(|| unsafe { next::calloc(1, layout.size()) }).cast();
         }
-        // SAFETY: the caller's, and there are so many bytes.
+        // SAFETY: the caller's layout is valid, and `alloc` gives at least its size.
         unsafe {
             let place = self.alloc(layout);
             if !place.is_null() {

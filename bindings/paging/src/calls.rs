@@ -236,7 +236,9 @@ pub unsafe extern "C" fn fwrite(
     done.max(0) as size_t / size
 }
 
-/// The bytes of so many items; `None` when there are none, or they need no pin.
+/// The bytes of `count` items of `size` bytes; `None` when that is zero or too many to count, or
+/// when a system call can use them as they are, without a pin: outside of paged memory, or where
+/// the kernel itself serves the faults of system calls.
 fn paged_bytes(place: *const c_void, size: size_t, count: size_t) -> Option<size_t> {
     let bytes = size.checked_mul(count).filter(|&bytes| bytes > 0)?;
     table::touching(place as usize, bytes).filter(|entry| entry.piece > 0).map(|_| bytes)

@@ -1,6 +1,6 @@
-//! A child that was forked. It does not have its parent's paged memory. The places are kept from
-//! other memory of the child's, so that a pointer to them never reads a wrong value, and whoever
-//! uses one is told before it ends by SIGSEGV.
+//! A child that was forked. It does not have its parent's paged memory. Nothing else is mapped at
+//! those addresses in the child, so that an old pointer never reads a wrong value: a child that
+//! uses one prints why, and ends by SIGSEGV.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -19,8 +19,8 @@ use crate::device::Devices;
 
 /// How long a message is waited for that MPI has matched before another one that is here.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The most bytes that a coded message has besides its header and its content: a hash, and which
-/// earlier messages its sender no longer keeps.
+/// The most bytes that follow the header and the content of a coded message: a hash, and a list of
+/// the earlier messages that its sender no longer keeps.
 pub(super) const MORE: usize = 128;
 
 /// What a call receives.
@@ -144,8 +144,8 @@ impl Coding {
     }
 
     /// Gives the program the message of a receive that MPI has completed, and forgets the receive.
-    /// The result is the error of the call; one that MPI has not seen is told as the program wants
-    /// errors to be told.
+    /// The result is the error code of the call. An error that was found here, and not by MPI, goes
+    /// to the error handler that the program has set.
     pub(super) fn settle(&self, id: u64, status: Status, code: c_int) -> c_int {
         let error = if code == 0 { self.decode_in_turn(id, status) } else { code };
         let mut state = self.lock();
@@ -279,7 +279,7 @@ impl Coding {
         let is_here = |bytes: &usize| source >= 0 && *bytes <= room_for(what.bytes);
         let arrived = status.bytes(&self.calls).filter(is_here);
         if let Some(arrived) = arrived {
-            // SAFETY: MPI has written so many bytes of the room, which has them.
+            // SAFETY: MPI has written the first `arrived` bytes, and the room holds at least these.
             unsafe { receive.room.set_len(arrived) };
             let is_coded = self.plan.channels.contains_key(&(what.number, tag));
             let from = Peer { comm: what.number, rank: source as u32 };
