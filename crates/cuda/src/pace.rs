@@ -18,8 +18,8 @@ pub enum Pace {
     /// Without gaps: the shortest time until everything is registered, at the cost of concurrent
     /// copies.
     Unpaced,
-    /// After a gap of this many times the last call; of half of it while the links are idle,
-    /// starting 100 ms after the arena was made.
+    /// After a gap of this many times the last call; half as long while the links are idle, from
+    /// 100 ms after the arena was made on.
     Gaps(f32),
     /// Only while the links are idle, with gaps as above.
     WhenIdle,
@@ -59,7 +59,7 @@ const NEW: Duration = Duration::from_millis(100);
 /// Longest sleep between two polls of busy links: nothing signals that they fall idle.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// While the links are idle a gap is this part of the last call, but long enough for a thread that
+/// While the links are idle a gap is shorter by this factor, but long enough for a thread that
 /// waits for the driver's lock to wake up and take it.
 const IDLE_PART: u32 = 2;
 const SHORTEST_GAP: Duration = Duration::from_micros(200);
@@ -75,12 +75,12 @@ impl Pace {
             return PaceDecision::Stop;
         }
         let Some((took, since)) = last else { return PaceDecision::Go };
+        let part = if now.idle && now.age >= NEW { IDLE_PART } else { 1 };
         match self {
             Pace::Unpaced => PaceDecision::Go,
-            _ if now.idle && now.age >= NEW => after(took / IDLE_PART, since),
-            Pace::WhenIdle if now.idle => after(took, since),
+            Pace::WhenIdle if now.idle => after(took / part, since),
             Pace::WhenIdle => PaceDecision::Wait(LOOK_AGAIN),
-            Pace::Gaps(times) => after(took.mul_f32(times.max(0.0)), since),
+            Pace::Gaps(times) => after(took.mul_f32(times.max(0.0)) / part, since),
         }
     }
 }

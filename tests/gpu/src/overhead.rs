@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use unspool::gpu::{DeviceArray, DeviceMemory, Gpu, Stream};
 use unspool::{Dtype, On, RegionSpec, RestoreTicket, SaveTicket, Settings, Spool, Wait};
-use unspool_cuda::{Event, copy};
+use unspool_cuda::{Event, copy, device_of};
 
 const MIB: u64 = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -115,7 +115,7 @@ fn parts_of(bytes: u64, count: i64, host: bool) -> Outcome<()> {
     for threads in [0, 2] {
         bench.driver(threads)?;
     }
-    Ok(())
+    bench.small_calls()
 }
 
 /// The durations of a series of calls.
@@ -239,6 +239,38 @@ impl Bench {
         copying.print(&format!("driver: copy, {threads} threads beside"));
         recording.print(&format!("driver: new event and record, {threads} threads"));
         Ok(())
+    }
+
+    /// The calls that cost a part of a microsecond each, of which a save makes several: nanoseconds
+    /// a call, from a thousand in a row.
+    fn small_calls(&self) -> Outcome<()> {
+        const CALLS: u32 = 1000;
+        let (context, stream) = (self.stream.context(), &self.stream);
+        let (address, handle) = (self.array.span().address(), stream.handle());
+        let done = stream.record()?;
+        done.wait(LIMIT)?;
+        let row = |name: &str, call: &dyn Fn() -> Outcome<()>| -> Outcome<()> {
+            let began = Instant::now();
+            for _ in 0..CALLS {
+                call()?;
+            }
+            let each = began.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS);
+            println!("  {name:<40} {each:>8.0} ns");
+            Ok(())
+        };
+        row("context: enter and leave", &|| Ok(drop(context.enter()?)))?;
+        row("the same within another", &|| {
+            let outer = context.enter()?;
+            drop(context.enter()?);
+            Ok(drop(outer))
+        })?;
+        row("stream: is it captured", &|| Ok(drop(stream.is_capturing()?)))?;
+        // SAFETY: the stream lives.
+        row("stream: borrowed by handle", &|| Ok(drop(unsafe { Stream::borrow(context, handle) }?)))?;
+        row("stream: wait for what is done", &|| Ok(stream.wait_for(&done)?))?;
+        row("event: is it done", &|| Ok(drop(done.poll())))?;
+        row("event: record again", &|| Ok(done.record(stream)?))?;
+        row("memory: of which device", &|| Ok(drop(device_of(address)?)))
     }
 
     /// Compares the last restored array with the saved one.
