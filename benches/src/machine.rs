@@ -94,7 +94,14 @@ impl Machine {
                 Action::Save(version) => self.save(version, trace.sizes[version as usize])?,
                 Action::Restore(version) => self.restore(version, trace.kept(version))?,
                 Action::Discard(version) => self.feed(Event::Discard { version: Version(version) }),
+                Action::Rewrite(from, to) => {
+                    self.rewrite((from, to), trace.sizes[to as usize], step)?;
+                }
                 Action::ExpectAll => self.expect_all(trace),
+                Action::Expect(version) => self.feed(Event::Expect { version: Version(version) }),
+                Action::ExpectLast(version) => {
+                    self.feed(Event::ExpectLast { version: Version(version) });
+                }
                 Action::HoldPrefetch => self.feed(Event::HoldPrefetch),
                 Action::StartPrefetch => self.feed(Event::StartPrefetch),
             }
@@ -110,14 +117,33 @@ impl Machine {
     }
 
     fn save(&mut self, version: i64, bytes: u64) -> Result<(), String> {
+        let (request, place) = self.ask_for_room(version, bytes)?;
+        self.saved(request, place, bytes);
+        Ok(())
+    }
+
+    fn ask_for_room(&mut self, version: i64, bytes: u64) -> Result<(RequestId, Place), String> {
         let begin = self.now;
         let request = self.request();
         self.feed(Event::Save { request, version: Version(version), bytes, size: Size::Exact });
         let place = self.answer(request)?;
+        self.outcome.save_stall = self.outcome.save_stall.plus(self.now.since(begin));
+        Ok((request, place))
+    }
+
+    fn saved(&mut self, request: RequestId, place: Place, bytes: u64) {
+        let begin = self.now;
         self.pass(self.reach(place, bytes, TransferKind::Flush));
         self.feed(Event::Saved { request, kept: None });
         let stall = self.now.since(begin).since(bare_copy(bytes));
         self.outcome.save_stall = self.outcome.save_stall.plus(stall);
+    }
+
+    fn rewrite(&mut self, versions: (i64, i64), bytes: u64, step: Nanos) -> Result<(), String> {
+        let (request, place) = self.ask_for_room(versions.1, bytes)?;
+        self.restore(versions.0, bytes)?;
+        self.pass(step);
+        self.saved(request, place, bytes);
         Ok(())
     }
 

@@ -12,13 +12,15 @@ mod machine;
 mod policies;
 mod random;
 mod schedules;
+mod sweeps;
 mod table;
 mod traces;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: unspool-benches [decisions] [policies] [schedules]   (default: all)";
-const NAMES: [&str; 3] = ["decisions", "policies", "schedules"];
+const USAGE: &str =
+    "usage: unspool-benches [decisions] [policies] [schedules] [sweeps]   (default: all)";
+const NAMES: [&str; 4] = ["decisions", "policies", "schedules", "sweeps"];
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +37,9 @@ fn main() -> ExitCode {
     }
     if wanted("schedules") {
         schedules::run();
+    }
+    if wanted("sweeps") {
+        sweeps::run();
     }
     ExitCode::SUCCESS
 }

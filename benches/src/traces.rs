@@ -15,6 +15,13 @@ pub enum Action {
     Discard(i64),
     /// Announce all restores of the history, in their order.
     ExpectAll,
+    /// Restore a version, compute, and save the result as the next version, whose room was asked
+    /// for before.
+    Rewrite(i64, i64),
+    /// Announce a restore of a version.
+    Expect(i64),
+    /// Announce a restore of a version, after which it is discarded.
+    ExpectLast(i64),
     /// Stop prefetching, so that the tiers stay free for saves.
     HoldPrefetch,
     /// Allow prefetching.
@@ -35,7 +42,7 @@ impl Trace {
     /// The versions that are restored, in order: the hints.
     pub fn restores(&self) -> impl Iterator<Item = i64> {
         self.actions.iter().filter_map(|action| match action {
-            Action::Restore(version) => Some(*version),
+            Action::Restore(version) | Action::Rewrite(version, _) => Some(*version),
             _ => None,
         })
     }
@@ -58,7 +65,7 @@ impl Trace {
     /// Total size of all saves in bytes.
     pub fn saved_bytes(&self) -> u64 {
         let saves = self.actions.iter().filter_map(|action| match action {
-            Action::Save(version) => Some(*version),
+            Action::Save(version) | Action::Rewrite(_, version) => Some(*version),
             _ => None,
         });
         saves.map(|version| self.sizes[version as usize]).sum()

@@ -10,6 +10,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::prefetches::Left;
 use super::room::RoomIn;
 use super::{Core, WaitingFlush};
 use crate::command::{Command, Refusal, TransferKind};
@@ -75,7 +76,7 @@ impl Core {
         }
         let ahead = next_use.saturating_sub(self.hints.head());
         let bytes = ahead.saturating_add(1).saturating_mul(self.mean_size(tier));
-        bytes <= self.claimable(tier, true)
+        bytes <= self.claimable(tier, Left::ForSaves)
     }
 
     /// Whether a flush call asked for this checkpoint: it then goes to its slowest tier and stays.

@@ -14,6 +14,7 @@ mod prefetches;
 mod queries;
 mod restores;
 mod retries;
+mod rewriting;
 mod room;
 mod saves;
 mod setup;
@@ -37,6 +38,7 @@ use crate::types::{CheckpointId, Nanos, RequestId, TierId, TransferId};
 pub use setup::ConfigError;
 
 use retries::Retry;
+use rewriting::Rewriting;
 use room::TierState;
 use transfers::{LinkLane, Transfer};
 
@@ -76,6 +78,7 @@ pub struct Core {
     reclaimed: bool,
     /// The last call of the application was a save: leave room for more of them.
     writing: bool,
+    rewriting: Rewriting,
     /// Every hint before this position has its bytes ready in the fastest tier.
     ready_until: u64,
     touches: u64,

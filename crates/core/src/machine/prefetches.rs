@@ -6,6 +6,9 @@
 //! into this tier and the faster ones together, so with room for c checkpoints the planner is
 //! c - 1 ahead of the restore in progress. Hints whose checkpoint is not saved yet count with the
 //! mean size: a save will bring them.
+//!
+//! Where the application rewrites what it reads, the planner looks ahead over half of the room only
+//! ([`Left::ForRewriting`]).
 
 use alloc::vec::Vec;
 
@@ -25,6 +28,17 @@ enum HintPlan {
     Fetch(Row, TierId),
     /// Stop here until the planner of a slower tier has brought the checkpoint closer.
     Later,
+}
+
+/// What claims leave of every arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Left {
+    Nothing,
+    /// A quarter, and at least one checkpoint: the application saves.
+    ForSaves,
+    /// A half, and at least two checkpoints: the application rewrites what it reads. Its new
+    /// versions come as fast as old ones go, and those that stay need not cross a link.
+    ForRewriting,
 }
 
 impl Core {
@@ -105,7 +119,7 @@ impl Core {
         let Some(version) = self.hints.get(position) else { return false };
         let Some(charge) = self.charge(tier, position, version) else { return false };
         let window = self.tier(tier).window;
-        let limit = self.claimable(tier, self.writing);
+        let limit = self.claimable(tier, self.left());
         if window > 0 && window.saturating_add(charge) > limit {
             return false;
         }
@@ -240,14 +254,26 @@ impl Core {
         copy.is_some_and(|c| c.state == CopyState::ReadComplete)
     }
 
-    /// The bytes that claims may take in this tier and the faster ones together. While the
-    /// application saves, a quarter of every arena (at least one checkpoint) is left for saves.
-    pub(super) fn claimable(&self, tier: TierId, writing: bool) -> u64 {
+    /// What the planner leaves for other things than claims.
+    fn left(&self) -> Left {
+        match (self.rewriting.is_seen(), self.writing) {
+            (true, _) => Left::ForRewriting,
+            (false, true) => Left::ForSaves,
+            (false, false) => Left::Nothing,
+        }
+    }
+
+    /// The bytes that claims may take in this tier and the faster ones together.
+    pub(super) fn claimable(&self, tier: TierId, left: Left) -> u64 {
         let arenas = self.tier_ids().filter(|&t| t <= tier && self.tier(t).arena.is_some());
         let of_one = |t: TierId| {
             let capacity = self.arena(t).capacity();
             let next = self.tier(t).size_of(self.table.mean_asked().unwrap_or(0));
-            let reserve = if writing { (capacity / 4).max(next) } else { 0 };
+            let reserve = match left {
+                Left::Nothing => 0,
+                Left::ForSaves => (capacity / 4).max(next),
+                Left::ForRewriting => (capacity / 2).max(2 * next),
+            };
             capacity.saturating_sub(reserve)
         };
         arenas.map(of_one).fold(0, u64::saturating_add)

@@ -16,6 +16,7 @@ impl Core {
         out: &mut Vec<Command>,
     ) {
         (self.writing, self.reclaimed) = (false, false);
+        self.rewriting.restores();
         let Some(row) = self.table.find(version) else {
             let discarded = self.table.was_discarded(version);
             let refusal = if discarded { Refusal::Discarded } else { Refusal::Unknown };

@@ -30,6 +30,7 @@ impl Core {
         out: &mut Vec<Command>,
     ) {
         self.writing = true;
+        self.rewriting.saves();
         if self.table.find(version).is_some() {
             return Core::refuse(request, Refusal::Duplicate, out);
         }

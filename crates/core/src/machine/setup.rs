@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::Core;
+use super::rewriting::Rewriting;
 use super::room::TierState;
 use super::transfers::LinkLane;
 use crate::config::{Config, LinkConfig, MAX_TIERS, TierConfig};
@@ -93,6 +94,7 @@ impl Core {
             prefetching: true,
             reclaimed: false,
             writing: false,
+            rewriting: Rewriting::default(),
             ready_until: 0,
             touches: 0,
             arrivals: 0,

@@ -11,11 +11,12 @@
 //!   the newest goes first: a link that takes every third one then has every third one.
 //!
 //! Where sizes differ, room is made by neighbours that go together, and neighbours were saved one
-//! after the other.
+//! after the other. What is rewritten has neighbours of all ages, and what is used last goes first.
 
 use core::cmp::Reverse;
 
 use super::Core;
+use super::prefetches::Left;
 use crate::hints::NO_USE;
 use crate::lifecycle::table::{CheckpointRecord, Row};
 use crate::lifecycle::turn::{FlushNeed, FlushTurn};
@@ -73,7 +74,8 @@ impl Core {
     fn flush_rank(&self, ckpt: &CheckpointRecord, tier: TierId, next_use: u64) -> u64 {
         let into_store =
             || self.flush_target(ckpt, tier).is_some_and(|to| self.tier(to).arena.is_none());
-        if !self.table.have_one_size() {
+        let rewritten = self.rewriting.is_seen() && self.will_end(ckpt);
+        if !self.table.have_one_size() && !rewritten {
             0
         } else if self.will_end(ckpt) {
             next_use
@@ -114,6 +116,6 @@ impl Core {
         let announced = (self.hints.versions() as u64).saturating_mul(self.mean_size(tier));
         let slower = self.tier_ids().filter(|&t| t > tier);
         let below = slower.map(|t| self.tier(t).used()).fold(0, u64::saturating_add);
-        announced > self.claimable(tier, false).saturating_add(below)
+        announced > self.claimable(tier, Left::Nothing).saturating_add(below)
     }
 }
