@@ -136,7 +136,8 @@ impl<'py> Given<'py> {
     /// `ArrayError` for an array that is read-only.
     pub fn check_own(&self, py: Python<'py>, arrays: &[Array]) -> PyResult<()> {
         let refused = |array: &Array| array.access() == Access::ReadOnly;
-        let Some((name, _)) = self.named().zip(arrays).find(|(_, array)| refused(array)).map(|f| f.0)
+        let Some((name, _)) =
+            self.named().zip(arrays).find(|(_, array)| refused(array)).map(|f| f.0)
         else {
             return Ok(());
         };

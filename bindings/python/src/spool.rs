@@ -223,17 +223,17 @@ impl Spool {
     /// also when this save fails.
     ///
     /// With `donate=True` the caller gives the array away: nobody writes to it any more. One dense
-    /// array on the GPU of the device tier, that no codec encodes, is then not copied: its memory is
-    /// the copy in that tier and counts as such. The spool refers to the array until it has moved on,
-    /// and lets go of it in the order of its library's current stream, with no wait on the host. All
-    /// other arrays are saved as without it.
+    /// array on the GPU of the device tier, that no codec encodes, is then not copied: its memory
+    /// is the copy in that tier and counts as such. The spool refers to the array until the copy is
+    /// gone, and lets go of it in the order of its library's current stream, with no wait on the
+    /// host. All other arrays are saved as without it.
     ///
     /// Raises:
     ///     VersionExistsError: the version is already saved.
     ///     UnknownVersionError: another thread is saving it.
     ///     ArrayError: an argument is not an array that can be read here; no array was given;
-    ///         some arrays were given by position and some by name; or one that is read-only, and so
-    ///         somebody else's, was to be given away.
+    ///         some arrays were given by position and some by name; or one that is read-only was to
+    ///         be given away.
     ///     DeviceError: an array or the stream belongs to another GPU than the spool; or CUDA
     ///         refused, or the stream is being captured into a graph; or an array is on a GPU, and
     ///         there is no CUDA driver.

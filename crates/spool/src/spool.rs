@@ -15,7 +15,7 @@ use unspool_transfer::sync::{MutexGuard, lock};
 use crate::close::{self, Unflushed};
 use crate::coding::{Codecs, RegionCoding, codings};
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{DeviceArray, Gpu, GivenArray};
+use crate::gpu::{DeviceArray, GivenArray, Gpu};
 use crate::restore::{RestoreTicket, StoredFrame};
 use crate::runtime::deferred;
 use crate::runtime::memory;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use unspool_codec::RegionSpec;
 use unspool_tiers::{AnyTier, Arena, GivenArray};
 
-use super::wait_for_room;
+use super::{Prepared, wait_for_room};
 use crate::coding::Codecs;
 use crate::error::Error;
-use crate::gpu::DeviceArray;
+use crate::gpu::{DeviceArray, check_size, check_stream};
 use crate::runtime::shared::Shared;
 use crate::wait::Wait;
 
@@ -38,26 +38,49 @@ pub(crate) fn save_given(
     (array, given): (&DeviceArray, GivenArray),
     wait: &Wait<'_>,
 ) -> Result<(), Error> {
+    shared.check_process()?;
     let prepared = shared.prepare(version, vec![region], &Codecs::default())?;
-    let stream = given.stream();
-    crate::gpu::check_size(array.bytes(), prepared.head().payload_bytes)?;
-    crate::gpu::check_stream(stream)?;
-    loop {
+    check_size(array.bytes(), prepared.head().payload_bytes)?;
+    check_stream(given.stream())?;
+    let saved = loop {
         // An arena loses room once at most.
-        let granted = wait_for_room(shared, version, &prepared, wait)?;
-        if shared.arena(granted.grant.place).is_some_and(Arena::is_of_device) {
-            let Some(ticket) = granted.adopt(&given)? else { continue };
-            let saved = ticket.commit_on(stream);
-            shared.let_go();
-            return saved;
+        match save_once(shared, &prepared, (array, &given), wait) {
+            Ok(false) => {}
+            saved => break saved.map(drop),
         }
-        let Some(mut ticket) = granted.enter()? else { continue };
-        let copied = ticket.put(0, array, stream)?;
-        if let Some(arena) = given_to(shared) {
-            arena.leave(given.clone().leaving(copied.into_iter().collect()));
-        }
-        let saved = ticket.commit();
-        shared.let_go();
-        return saved;
+    };
+    shared.let_go();
+    saved
+}
+
+/// Saves it, unless the room was lost in between.
+fn save_once(
+    shared: &Arc<Shared>,
+    prepared: &Prepared,
+    (array, given): (&DeviceArray, &GivenArray),
+    wait: &Wait<'_>,
+) -> Result<bool, Error> {
+    let (version, stream) = (prepared.head().version, given.stream());
+    let granted = wait_for_room(shared, version, prepared, wait)?;
+    if shared.arena(granted.grant.place).is_some_and(Arena::is_of_device) {
+        let Some(ticket) = granted.adopt(given)? else { return Ok(false) };
+        return ticket.commit_on(stream).map(|()| true);
     }
+    let Some(mut ticket) = granted.enter()? else { return Ok(false) };
+    let copied = ticket.put(0, array, stream);
+    // Also a copy that failed half way may have enqueued work.
+    leave(shared, array, given)?;
+    copied?;
+    ticket.commit().map(|()| true)
+}
+
+/// An array that was copied is let go of after what is on its stream.
+fn leave(shared: &Shared, array: &DeviceArray, given: &GivenArray) -> Result<(), Error> {
+    let fence = shared.gpu_of(array.ordinal())?.fence(given.stream());
+    // Without a fence nobody knows when the copy is done: the memory stays.
+    let fence = fence.inspect_err(|_| std::mem::forget(given.clone()))?;
+    if let Some(arena) = given_to(shared) {
+        arena.leave(given.clone().leaving(vec![fence]));
+    }
+    Ok(())
 }

@@ -30,8 +30,8 @@ use crate::error::TierError;
 use crate::gpu::{Gpu, device_failed};
 use crate::tier::{Description, Stored, Tier};
 
-use guard::{GuardBytes, New};
 pub use given::{GivenArray, LeavingArray, Owner};
+use guard::{GuardBytes, New};
 pub use guard::{ReadGuard, WriteGuard};
 use memory::{ArenaMemory, Plain};
 use table::{ArenaTable, BorrowedBytes, Misuse};
