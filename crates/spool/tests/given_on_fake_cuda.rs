@@ -234,7 +234,11 @@ fn a_refused_save_lets_go_of_the_array_and_leaves_the_version_free() {
     application.restore(&spool, 1).unwrap();
     assert_eq!(application.target(), bytes(1));
     spool.close().unwrap();
-    assert_eq!(application.give(&spool, 2).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(application.gone(), 2);
+    let (array, given) = application.array(2, true);
+    assert!(!spool.takes(&array, None), "its tier is gone");
+    let refused = spool.save_given(2, spec(), (&array, given), &Wait::at_most(LIMIT));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(application.gone(), 3);
 }
 
