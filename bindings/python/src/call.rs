@@ -8,6 +8,7 @@ use unspool::{Batched, Codecs, Error, Head, Region, RegionSpec, RestoreTicket, S
 use crate::array::{Array, Intake};
 use crate::codecs::{self, UnseenNames};
 use crate::copies::Copies;
+use crate::donate::{self, Donor};
 use crate::errors::{Class, error};
 use crate::front::Front;
 use crate::gpu::KeptArrays;
@@ -76,6 +77,8 @@ pub struct How {
     pub launch: Launch,
     /// What was saved under the version goes first.
     pub overwrite: bool,
+    /// The caller gives the arrays away.
+    pub donate: bool,
 }
 
 impl How {
@@ -101,13 +104,25 @@ pub fn save(
     let py = positional.py();
     target.kept.sweep(py);
     let given = Given::collect(Call { name: "save", version }, positional, named)?;
-    let arrays = given.sources(&target.intake())?;
-    let regions = specs(&given, &arrays);
+    let mut arrays = given.sources(&target.intake())?;
+    let mut regions = specs(&given, &arrays);
+    if how.donate {
+        given.check_own(py, &arrays)?;
+    }
     codecs::check(py, how.codec.as_ref(), &regions)?;
     target.unseen.see(&regions);
     let (pieces, spool) = (target.pieces(&arrays), target.spool);
     if how.overwrite && detached(py, Some(version), || target.front.contains(version))? {
         detached(py, Some(version), || target.front.discard(version))?;
+    }
+    if how.donate
+        && let [ArrayPiece::Device(piece)] = &pieces[..]
+        && given.is_of_others()
+        && spool.takes(piece.array(), how.codec.as_ref())
+        && let Some((array, region)) = arrays.pop().zip(regions.pop())
+    {
+        let donor = Donor::of(array, given.stream_alive());
+        return donate::save(py, target, version, how, (region, piece, donor));
     }
     let save = |wait: &Wait<'_>| {
         let mut copies = Copies::new(spool, &pieces)?;
@@ -154,10 +169,7 @@ pub unsafe fn save_pieces(
 ) -> Result<Vec<Option<Fence>>, Error> {
     let mut ticket = {
         let (spool, wait) = (front.spool(), copies.wait(wait));
-        match codec.is_some_and(Codecs::is_raw) {
-            true => front.bring(version, &wait)?,
-            false => front.bring_all(&wait)?,
-        }
+        bring_before(front, version, codec, &wait)?;
         match codec {
             None => spool.save(version, regions, &wait),
             Some(codec) => spool.save_as(version, regions, codec, &wait),
@@ -167,6 +179,22 @@ pub unsafe fn save_pieces(
     unsafe { copies.save(&mut ticket) }?;
     ticket.commit()?;
     copies.finish()
+}
+
+/// Hands over what waits in front of the spool and has to be there before `version`.
+///
+/// # Errors
+/// Those of saving it.
+pub fn bring_before(
+    front: &Front,
+    version: i64,
+    codec: Option<&Codecs>,
+    wait: &Wait<'_>,
+) -> Result<(), Error> {
+    match codec.is_some_and(Codecs::is_raw) {
+        true => front.bring(version, wait),
+        false => front.bring_all(wait),
+    }
 }
 
 /// Restores regions of `version` into the arrays of `copies`; `at` has the number of the region of

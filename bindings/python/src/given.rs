@@ -28,6 +28,7 @@ arguments! {
     trace "trace": bool, "True or False";
     shrink_ok "shrink_ok": bool, "True or False";
     overwrite "overwrite": bool, "True or False";
+    donate "donate": bool, "True or False";
     start "start": bool, "True or False";
     timeout "timeout": f64, "a number of seconds";
     on "on": &'a str, "a name such as \"cuda:0\"";

@@ -16,6 +16,7 @@ mod codecs;
 mod copies;
 mod debug;
 mod doctor;
+mod donate;
 mod errors;
 mod forecast;
 mod front;

@@ -6,8 +6,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::{Head, Region, RegionSpec};
 
-use crate::array::{Access, Array, Intake, Label, is_immutable, take};
+use crate::array::{Access, Array, Intake, Label, is_immutable, stream_alive, take};
 use crate::errors::{Class, error};
+use crate::lend::DeviceBuffer;
 use crate::trees;
 
 /// The call that an error is about.
@@ -127,6 +128,36 @@ impl<'py> Given<'py> {
     /// `ArrayError`, `DeviceError`.
     pub fn sources(&self, intake: &Intake<'_>) -> PyResult<Vec<Array>> {
         self.named().map(|(name, array)| take(array, self.call.label(name), intake)).collect()
+    }
+
+    /// Refuses to give away what is not the caller's.
+    ///
+    /// # Errors
+    /// `ArrayError` for an array that is read-only.
+    pub fn check_own(&self, py: Python<'py>, arrays: &[Array]) -> PyResult<()> {
+        let refused = |array: &Array| array.access() == Access::ReadOnly;
+        let Some((name, _)) =
+            self.named().zip(arrays).find(|(_, array)| refused(array)).map(|f| f.0)
+        else {
+            return Ok(());
+        };
+        let label = self.call.label(name);
+        let message = format!(
+            "{label} cannot be given away: it is read-only, so its memory belongs to somebody else. \
+             Save it without donate=True."
+        );
+        Err(error(py, Class::Array, message))
+    }
+
+    /// Whether one array was given, and it does not lie in memory that a spool lends.
+    pub fn is_of_others(&self) -> bool {
+        let ours = |object: &Bound<'py, PyAny>| object.cast::<DeviceBuffer>().is_ok();
+        matches!(&self.entries[..], [(_, object)] if !ours(object))
+    }
+
+    /// What keeps the current stream of the library of the first array alive, where that is needed.
+    pub fn stream_alive(&self) -> Option<Py<PyAny>> {
+        self.entries.first().and_then(|(_, object)| stream_alive(object))
     }
 
     /// Everything that is saved, by name.

@@ -2,6 +2,7 @@
 
 mod closing;
 mod own;
+mod saving;
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -13,7 +14,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 use unspool::{Accumulate, Codecs, ErrorKind, Settings, TierKind, Unflushed};
 
-use crate::call::Launch;
 use crate::codecs::UnseenNames;
 use crate::debug::Debug;
 use crate::errors::{Class, about, error, from_spool};
@@ -210,7 +210,7 @@ impl Spool {
     /// Arrays on a GPU are copied on the current stream of their library, or on `stream`: a stream
     /// of CuPy or PyTorch, an object with `__cuda_stream__`, or the handle as an integer. This
     /// returns when the copy is enqueued; what is enqueued there later may change them. An array
-    /// that is called `stream`, `codec` or `overwrite` has to be given by position.
+    /// that is called `stream`, `codec`, `overwrite` or `donate` has to be given by position.
     ///
     /// `codec` takes the place of the spool's for this checkpoint; here `"raw"` keeps the bytes.
     /// Arrays on a GPU are encoded there, on the same stream.
@@ -222,11 +222,18 @@ impl Spool {
     /// With `overwrite=True`, what was saved under `version` before is discarded first, and is gone
     /// also when this save fails.
     ///
+    /// With `donate=True` the caller gives the array away: nobody writes to it any more. One dense
+    /// array on the GPU of the device tier, that no codec encodes, is then not copied: its memory
+    /// is the copy in that tier and counts as such. The spool refers to the array until the copy is
+    /// gone, and lets go of it in the order of its library's current stream, with no wait on the
+    /// host. All other arrays are saved as without it.
+    ///
     /// Raises:
     ///     VersionExistsError: the version is already saved.
     ///     UnknownVersionError: another thread is saving it.
-    ///     ArrayError: an argument is not an array that can be read here; no array was given; or
-    ///         some arrays were given by position and some by name.
+    ///     ArrayError: an argument is not an array that can be read here; no array was given;
+    ///         some arrays were given by position and some by name; or one that is read-only was to
+    ///         be given away.
     ///     DeviceError: an array or the stream belongs to another GPU than the spool; or CUDA
     ///         refused, or the stream is being captured into a graph; or an array is on a GPU, and
     ///         there is no CUDA driver.
@@ -236,7 +243,9 @@ impl Spool {
     ///     OptionError: `stream` is no stream, or `codec` no codec.
     ///     CorruptCheckpointError: with `check_codec`, what was encoded breaks its bound.
     ///     StorageError, ClosedError.
-    #[pyo3(signature = (version, /, *arrays, stream=None, codec=None, overwrite=false, **named))]
+    #[pyo3(signature = (version, /, *arrays, stream=None, codec=None, overwrite=false, donate=false,
+                        **named))]
+    #[expect(clippy::too_many_arguments, reason = "each one is an argument in Python")]
     fn save(
         slf: &Bound<'_, Self>,
         #[pyo3(from_py_with = version)] version: i64,
@@ -244,22 +253,11 @@ impl Spool {
         stream: Option<&Bound<'_, PyAny>>,
         codec: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = given::overwrite)] overwrite: bool,
+        #[pyo3(from_py_with = given::donate)] donate: bool,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let this = slf.get();
-        let target = this.target(stream)?;
-        let decision = this.profile.before_save(slf)?;
-        let codec = codec.map(|codec| codecs::codecs(codec, "save(codec=...)")).transpose()?;
-        let raw = || (decision.as_deref() == Some("raw")).then(Codecs::default);
-        let launch = match decision.as_deref() {
-            Some("hold") => Launch::Later,
-            Some("together") => Launch::Together,
-            None if this.accumulates => Launch::Later,
-            _ => Launch::Alone,
-        };
-        let how = call::How { codec: codec.or_else(raw), launch, overwrite };
-        this.call(slf.py(), version, || call::save(target, version, &how, arrays, named))?;
-        this.profile.after_save(slf, version)
+        let how = saving::Arguments { stream, codec, overwrite, donate };
+        saving::save(slf, version, &how, arrays, named)
     }
 
     /// Saves several checkpoints by one call: `save_many({3: u, 4: (u, v)})`, or pairs as in

@@ -304,3 +304,16 @@ def test_subclasses_and_empty_arrays_are_taken(spool: unspool.Spool) -> None:
     target, empty, scalar = numbers() * 0, cupy.zeros((0, 3)), cupy.array(0.0)
     spool.restore(0, target, empty, scalar)
     assert (target == numbers()).all() and scalar == 2.5
+
+
+def test_given_arrays_are_the_copies_and_go_back_in_stream_order() -> None:
+    with (
+        unspool.Spool(device="4MiB", host="64MiB", on="cuda") as tiers,
+        cupy.cuda.Stream(non_blocking=True),
+    ):
+        for version in range(40):
+            tiers.save(version, cupy.full(1 << 20, version, cupy.uint8), donate=True)
+            # Whoever gets the memory next writes to it.
+            cupy.full(1 << 20, 0xEE, cupy.uint8)
+        for version in reversed(range(40)):
+            assert (tiers.load(version, to="cupy") == version).all()

@@ -159,3 +159,29 @@ def test_libraries_mix_on_the_gpu(spool: unspool.Spool) -> None:
     assert (target == cupy.arange(12).reshape(3, 4)).all()
     with spool.reading(0) as buffer:
         assert (cupy.asarray(buffer) == cupy.from_dlpack(torch.from_dlpack(buffer))).all()
+
+
+def test_given_tensors_are_the_copies_and_go_back_in_stream_order() -> None:
+    with unspool.Spool(device="4MiB", host="64MiB", on="cuda") as tiers:
+        most = 0
+        before = torch.cuda.memory_allocated()
+        for version in range(40):
+            tensor = filled(version)
+            tiers.save(version, tensor, donate=True)
+            del tensor
+            # Whoever gets the memory next writes to it.
+            filled(0xEE)
+            most = max(most, torch.cuda.memory_allocated() - before)
+        assert most <= 6 << 20
+        for version in reversed(range(40)):
+            assert only(tiers.load(version, to="torch")) == {version}
+        tiers.clear()
+        assert torch.cuda.memory_allocated() == before
+
+
+def test_a_given_tensor_is_read_in_place() -> None:
+    tensor = filled(3)
+    with unspool.Spool(device="4MiB", on="cuda") as tiers:
+        tiers.save(0, tensor, donate=True)
+        with tiers.reading(0, to="torch") as seen:
+            assert seen.data_ptr() == tensor.data_ptr()

@@ -224,6 +224,7 @@ impl<'a> End<'a> {
             // While the caller still holds a ticket in it, its memory stays until the spool is
             // dropped.
             let _ = arena.retire();
+            arena.let_go_within(self.left().max(LEAST));
         }
         unspool_cuda::settle(RETURNING);
         let Some(disk) = &shared.disk else { return Ok(()) };

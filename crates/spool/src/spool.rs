@@ -15,7 +15,7 @@ use unspool_transfer::sync::{MutexGuard, lock};
 use crate::close::{self, Unflushed};
 use crate::coding::{Codecs, RegionCoding, codings};
 use crate::error::{Error, ErrorKind};
-use crate::gpu::Gpu;
+use crate::gpu::{DeviceArray, GivenArray, Gpu};
 use crate::restore::{RestoreTicket, StoredFrame};
 use crate::runtime::deferred;
 use crate::runtime::memory;
@@ -116,6 +116,35 @@ impl Spool {
         memory::check_for_save(&self.shared)?;
         check_writable(&self.shared().settings, version, "saved")?;
         crate::save::save_as(self.shared(), version, regions, codecs, wait)
+    }
+
+    /// Whether the memory of `array` can be its copy in the device tier, as
+    /// [`save_given`](Self::save_given) has it: a dense array on the GPU of that tier, which
+    /// `codecs`, or else those of the settings, keep as it is.
+    #[must_use]
+    pub fn takes(&self, array: &DeviceArray, codecs: Option<&Codecs>) -> bool {
+        crate::save::takes(&self.shared, array, codecs.unwrap_or(&self.shared.settings.codec))
+    }
+
+    /// Saves one array that the spool [`takes`](Self::takes), and whose memory is `given`: no copy
+    /// within the device is made. The array counts as its copy would, and is read where it lies.
+    /// When nothing needs the copy there any more, the array is let go of in the order of its
+    /// stream, by a call of the spool. Where the device tier cannot have it, it is copied elsewhere
+    /// at once.
+    ///
+    /// # Errors
+    /// Those of [`save`](Self::save) and [`SaveTicket::put`]; `Invalid` also when `array` is another
+    /// size than its region.
+    pub fn save_given(
+        &self,
+        version: i64,
+        region: RegionSpec,
+        given: (&DeviceArray, GivenArray),
+        wait: &Wait<'_>,
+    ) -> Result<(), Error> {
+        memory::check_for_save(&self.shared)?;
+        check_writable(&self.shared().settings, version, "saved")?;
+        crate::save::save_given(self.shared(), version, region, given, wait)
     }
 
     /// A checkpoint for [`save_many`](Self::save_many), encoded as the settings say. Nothing is
@@ -360,6 +389,8 @@ impl Spool {
         let version = Version(version);
         self.shared.feed(&mut state, Event::Discard { version });
         state.forget_if_gone(version, id);
+        drop(state);
+        self.shared.let_go();
         Ok(())
     }
 

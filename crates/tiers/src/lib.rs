@@ -17,7 +17,7 @@ mod testing;
 mod tier;
 
 pub use any::AnyTier;
-pub use arena::{Arena, ReadGuard, WriteGuard};
+pub use arena::{Arena, GivenArray, LeavingArray, Owner, ReadGuard, WriteGuard};
 pub use array::DeviceArray;
 pub use disk::{Disk, DiskIo, DiskMode, DiskOptions, FrameStart, LostFrame, Recovery};
 pub use error::{Progress, TierError};

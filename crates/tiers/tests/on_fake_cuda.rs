@@ -9,7 +9,7 @@ use unspool_cuda::{
     DeviceArenaOptions, DeviceMemory, DeviceSpan, Fence, PinnedOptions, Stream, Unregistered, copy,
 };
 use unspool_fakecuda::Fake;
-use unspool_tiers::{Arena, Gpu, Tier};
+use unspool_tiers::{Arena, GivenArray, Gpu, Tier};
 
 const LEN: u64 = 1 << 16;
 const A: CheckpointId = CheckpointId(1);
@@ -148,4 +148,36 @@ fn bytes_that_a_smaller_entry_left_are_borrowed_after_the_work_that_may_still_us
     assert!(error.to_string().contains("not done"), "{error}");
     fake.release();
     next.wait(LIMIT).unwrap();
+}
+
+#[test]
+fn a_given_array_is_an_entry_like_any_other_and_leaves_when_it_is_gone() {
+    let _fake = Fake::start();
+    let gpu = gpu(LIMIT);
+    let arena = on_device(&gpu);
+    let (ones, owner) = (filled(&gpu, 1), Arc::new(()));
+    let given = || {
+        let stream = Stream::new(gpu.context()).expect("a stream");
+        GivenArray::new(ones.span(), stream, true, owner.clone())
+    };
+    arena.adopt(A, LEN, given()).expect("room").commit();
+    assert_eq!((arena.used(), content(&arena, A)), (LEN, vec![1; LEN as usize]));
+    assert_eq!(arena.read(A).unwrap().device().unwrap().address(), ones.span().address());
+    assert!(arena.create(B, LEN + 1, 8).is_err(), "the place is taken");
+    assert!(arena.adopt(B, arena.capacity(), given()).is_err(), "there is no such place");
+    assert!(arena.adopt(B, LEN, given()).is_err(), "the place is taken");
+    arena.let_go();
+    assert_eq!(Arc::strong_count(&owner), 2, "those that were refused have gone");
+    arena.delete(A).unwrap();
+    assert_eq!((arena.used(), Arc::strong_count(&owner)), (0, 2), "it waits to be let go of");
+    arena.let_go();
+    assert_eq!(Arc::strong_count(&owner), 1);
+    drop(arena.adopt(B, 0, given()).expect("room"));
+    arena.adopt(A, LEN, given()).expect("room").commit();
+    arena.retire().unwrap();
+    arena.let_go_within(LIMIT);
+    assert_eq!(Arc::strong_count(&owner), 1);
+    arena.adopt(A, 0, given()).expect_err("it has ended");
+    drop(arena);
+    assert_eq!(Arc::strong_count(&owner), 1);
 }

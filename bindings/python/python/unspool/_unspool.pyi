@@ -95,6 +95,7 @@ class Spool:
         stream: _Stream = None,
         codec: Codecs = None,
         overwrite: bool = False,
+        donate: bool = False,
     ) -> None: ...
     @overload
     def save(
@@ -105,6 +106,7 @@ class Spool:
         stream: _Stream = None,
         codec: Codecs = None,
         overwrite: bool = False,
+        donate: bool = False,
         **named: Any,
     ) -> None:
         """Saves arrays under `version`: `save(3, u, v)` or `save(3, u=u, v=v)`; numbers and texts
@@ -117,7 +119,7 @@ class Spool:
         Arrays on a GPU are copied on the current stream of their library, or on `stream`: a stream
         of CuPy or PyTorch, an object with `__cuda_stream__`, or the handle as an integer. This
         returns when the copy is enqueued; what is enqueued there later may change them. An array
-        that is called `stream`, `codec` or `overwrite` has to be given by position.
+        that is called `stream`, `codec`, `overwrite` or `donate` has to be given by position.
 
         `codec` takes the place of the spool's for this checkpoint; here `"raw"` keeps the bytes.
         Arrays on a GPU are encoded there, on the same stream.
@@ -129,11 +131,18 @@ class Spool:
         With `overwrite=True`, what was saved under `version` before is discarded first, and is gone
         also when this save fails.
 
+        With `donate=True` the caller gives the array away: nobody writes to it any more. One dense
+        array on the GPU of the device tier, that no codec encodes, is then not copied: its memory
+        is the copy in that tier and counts as such. The spool refers to the array until the copy is
+        gone, and lets go of it in the order of its library's current stream, with no wait on the
+        host. All other arrays are saved as without it.
+
         Raises:
             VersionExistsError: the version is already saved.
             UnknownVersionError: another thread is saving it.
-            ArrayError: an argument is not an array that can be read here; no array was given; or
-                some arrays were given by position and some by name.
+            ArrayError: an argument is not an array that can be read here; no array was given;
+                some arrays were given by position and some by name; or one that is read-only was to
+                be given away.
             DeviceError: an array or the stream belongs to another GPU than the spool; or CUDA
                 refused, or the stream is being captured into a graph; or an array is on a GPU, and
                 there is no CUDA driver.

@@ -73,6 +73,15 @@ fn dtype(dtype: &Bound<'_, PyAny>) -> Result<Dtype, String> {
     }
 }
 
+/// CuPy's current stream as an object, for an array of CuPy; `None` for arrays of others. CuPy
+/// destroys a stream when the last reference to it goes.
+pub fn stream_alive(object: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
+    let py = object.py();
+    object.is_instance(class(py)?).ok().filter(|is| *is)?;
+    let ask = py.import("cupy.cuda").ok()?.getattr("get_current_stream").ok()?;
+    ask.call0().ok().map(Bound::unbind)
+}
+
 /// The handle of CuPy's current stream on a device.
 pub fn current_stream(py: Python<'_>, ordinal: u32) -> PyResult<usize> {
     let ask = CURRENT_STREAM.get_or_try_init(py, || -> PyResult<Py<PyAny>> {

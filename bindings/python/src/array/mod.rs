@@ -23,6 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use unspool::Dtype;
 
+pub use cupy::stream_alive;
 pub use format::{Exporter, text as format_text};
 pub use intake::{ArrayPlace, Intake, LEGACY_STREAM, PendingWork};
 pub use take::{Label, is_immutable, take};

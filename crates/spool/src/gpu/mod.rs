@@ -27,7 +27,7 @@ pub(crate) use idle::Idle;
 pub use on::On;
 pub(crate) use scratch::{ScratchLease, ScratchPool};
 pub use unspool_cuda::{DeviceMemory, DeviceSpan, Fence, Stream, StridedLayout};
-pub use unspool_tiers::DeviceArray;
+pub use unspool_tiers::{DeviceArray, GivenArray, Owner};
 
 /// A GPU and what copies of arrays on it need. Clones name the same one.
 #[derive(Clone, Debug)]

@@ -163,6 +163,8 @@ impl Served {
         let open = check_open(&state);
         self.shared.feed(&mut state, event);
         state.forget_if_gone(Version(self.version()), self.checkpoint);
+        drop(state);
+        self.shared.let_go();
         open
     }
 

@@ -178,6 +178,12 @@ impl Shared {
         self.tiers[usize::from(place.tier.0)].arena()
     }
 
+    /// Lets go of arrays that were given to the device tier and whose copies are gone. May run code
+    /// of the application: no lock may be held.
+    pub(crate) fn let_go(&self) {
+        self.tiers.iter().filter_map(AnyTier::arena).for_each(Arena::let_go);
+    }
+
     /// The GPU `ordinal`, for an array on it.
     pub(crate) fn gpu_of(&self, ordinal: u32) -> Result<Gpu, Error> {
         if let Some(gpu) = &self.gpu {

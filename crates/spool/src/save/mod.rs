@@ -1,6 +1,7 @@
 //! A save in progress.
 
 mod adopt;
+mod given;
 mod in_flight;
 mod launch;
 mod many;
@@ -29,6 +30,7 @@ use crate::runtime::waiting::{Answered, Asked, Until};
 use crate::wait::Wait;
 
 pub(crate) use adopt::adopt;
+pub(crate) use given::{save_given, takes};
 pub use many::Checkpoint;
 pub(crate) use many::save_many;
 use state::{Grant, Granted, SaveState};
@@ -69,6 +71,16 @@ fn save_prepared(
     prepared: &Prepared,
     wait: &Wait<'_>,
 ) -> Result<Option<SaveTicket>, Error> {
+    wait_for_room(shared, version, prepared, wait)?.enter()
+}
+
+/// Waits until there is room, which is not borrowed yet.
+fn wait_for_room(
+    shared: &Arc<Shared>,
+    version: i64,
+    prepared: &Prepared,
+    wait: &Wait<'_>,
+) -> Result<Granted, Error> {
     let began = shared.time_of_call();
     let mut state = shared.enter()?;
     shared.report_deferred(&mut state)?;
@@ -81,7 +93,9 @@ fn save_prepared(
     let granted = prepared.granted(shared, &mut state, (request, checkpoint, place), began);
     drop(state);
     shared.span_of_stall(&granted.grant.frame, place.tier, waited);
-    granted.enter()
+    // What made room may have been given.
+    shared.let_go();
+    Ok(granted)
 }
 
 /// A checkpoint before there is room for it: its regions, and how they are encoded.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId};
+use unspool_tiers::GivenArray;
 use unspool_transfer::{Frame, TransferError, staging};
 
 use super::SaveTicket;
@@ -58,16 +59,7 @@ impl Granted {
     /// is without room.
     pub(super) fn enter(self) -> Result<Option<SaveTicket>, Error> {
         let Granted { grant, coded } = self;
-        let room = match grant.room() {
-            Ok(room) => room,
-            Err(cause) => {
-                grant.abort();
-                if grant.has_lost_room() {
-                    return Ok(None);
-                }
-                return Err(grant.shared.direct_failed("saved", grant.version(), cause));
-            }
-        };
+        let Some(room) = grant.entered(grant.room())? else { return Ok(None) };
         let state = match coded {
             Some((encoded, after)) => SaveState::Coded { room, encoded, after },
             None => SaveState::Plain { room, used: InPlace::No },
@@ -76,6 +68,22 @@ impl Granted {
         // An error drops the ticket, which gives the save up.
         ticket.clear_gaps()?;
         Ok(Some(ticket))
+    }
+
+    /// As [`enter`](Self::enter), for room in the memory of a device: an array that was given takes
+    /// its place.
+    ///
+    /// # Errors
+    /// Those of `enter`.
+    pub(super) fn adopt(self, given: &GivenArray) -> Result<Option<SaveTicket>, Error> {
+        let Granted { grant, .. } = self;
+        let Some(arena) = grant.shared.arena(grant.place) else {
+            unreachable!("the memory of a device is an arena")
+        };
+        let room = arena.adopt(grant.checkpoint, grant.place.offset, given.clone());
+        let room = room.map(Room::Arena).map_err(TransferError::from);
+        let Some(room) = grant.entered(room)? else { return Ok(None) };
+        Ok(Some(SaveTicket { grant, state: SaveState::Plain { room, used: InPlace::No } }))
     }
 }
 
@@ -92,6 +100,19 @@ impl Grant {
             }
             None => Ok(Room::Staged(staging(&self.shared.buffers, bytes)?)),
         }
+    }
+
+    /// Room that was borrowed; `None` when the arena has lost it meanwhile.
+    fn entered(&self, room: Result<Room, TransferError>) -> Result<Option<Room>, Error> {
+        let cause = match room {
+            Ok(room) => return Ok(Some(room)),
+            Err(cause) => cause,
+        };
+        self.abort();
+        if self.has_lost_room() {
+            return Ok(None);
+        }
+        Err(self.shared.direct_failed("saved", self.version(), cause))
     }
 
     /// Whether the room reaches beyond the bytes that its arena has.

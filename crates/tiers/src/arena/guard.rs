@@ -19,6 +19,7 @@ use unspool_core::CheckpointId;
 use unspool_cuda::{DeviceError, DeviceSpan, Fence, PinnedArena, Stream};
 
 use crate::arena::Arena;
+use crate::arena::given::GivenArray;
 use crate::arena::memory::ArenaMemory;
 use crate::error::TierError;
 use crate::gpu::Gpu;
@@ -32,6 +33,8 @@ struct ArenaLease {
     offset: u64,
     len: usize,
     place: GuardBytes,
+    /// The array of the application that has the bytes, where one was given.
+    given: Option<GivenArray>,
     /// What work on a device's bytes has to come after.
     after: Vec<Fence>,
     /// Behind the work that was enqueued by the borrower.
@@ -68,6 +71,13 @@ impl ArenaLease {
         }
     }
 
+    fn memory(&self) -> Arc<dyn Any + Send + Sync> {
+        match &self.given {
+            Some(given) => Arc::clone(given.owner()),
+            None => self.memory.clone(),
+        }
+    }
+
     fn pinned(&self) -> Option<(&PinnedArena, u64)> {
         match &*self.memory {
             ArenaMemory::Pinned(pinned, _) => Some((pinned, self.offset)),
@@ -84,12 +94,13 @@ pub(super) struct New {
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) place: GuardBytes,
+    pub(super) given: Option<GivenArray>,
     pub(super) after: Vec<Fence>,
 }
 
 impl From<New> for ArenaLease {
     fn from(new: New) -> ArenaLease {
-        let New { arena, memory, id, offset, len, place, after } = new;
+        let New { arena, memory, id, offset, len, place, given, after } = new;
         ArenaLease {
             arena,
             memory,
@@ -97,6 +108,7 @@ impl From<New> for ArenaLease {
             offset,
             len: len as usize,
             place,
+            given,
             after,
             fences: Vec::new(),
         }
@@ -181,7 +193,7 @@ impl WriteGuard {
     /// What keeps the bytes in place after the guard is gone, for those who show them to others.
     #[must_use]
     pub fn memory(&self) -> Arc<dyn Any + Send + Sync> {
-        self.loan().memory.clone()
+        self.loan().memory()
     }
 
     /// Makes `stream` wait for earlier work on the bytes. The host does not wait.
@@ -226,7 +238,8 @@ impl WriteGuard {
     /// The bytes are all there, or will be when the fences that were left are done: the entry can
     /// be read from now on.
     pub fn commit(mut self) {
-        if let Some(ArenaLease { arena, id, fences, .. }) = self.loan.take() {
+        if let Some(ArenaLease { arena, id, fences, given, .. }) = self.loan.take() {
+            drop(given);
             arena.table().commit(id, fences);
         }
     }
@@ -254,7 +267,8 @@ impl WriteGuard {
 
 impl Drop for WriteGuard {
     fn drop(&mut self) {
-        if let Some(ArenaLease { arena, id, fences, .. }) = self.loan.take() {
+        if let Some(ArenaLease { arena, id, fences, given, .. }) = self.loan.take() {
+            drop(given);
             arena.table().abandon(id, fences);
         }
     }
@@ -332,7 +346,7 @@ impl ReadGuard {
     /// What keeps the bytes in place after the guard is gone, for those who show them to others.
     #[must_use]
     pub fn memory(&self) -> Arc<dyn Any + Send + Sync> {
-        self.loan.memory.clone()
+        self.loan.memory()
     }
 
     /// Makes `stream` wait for the work that writes the bytes. The host does not wait.
@@ -375,6 +389,8 @@ impl ReadGuard {
 impl Drop for ReadGuard {
     fn drop(&mut self) {
         let fences = std::mem::take(&mut self.loan.fences);
+        // Whoever lets go of the array next is the last to have it.
+        self.loan.given = None;
         self.loan.arena.table().end_read(self.loan.id, fences);
     }
 }

@@ -8,16 +8,20 @@
 //!   made, so a wrong placement is an error and never corruption.
 //! - The locks guard the table and the memory's owner and are held for bookkeeping only, never
 //!   while bytes are copied.
+//! - The bytes of an entry may be those of an array that the application has given away. Its range is
+//!   its own all the same, and what the range holds is nobody's.
 //! - Bytes with unfinished work of a device on them are borrowed in main memory only when it is
 //!   done, and in a device's memory together with the fences that new work has to wait for.
 
 mod copies;
+mod given;
 mod guard;
 mod limit;
 mod memory;
 mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use unspool_core::{CheckpointId, TierKind};
 use unspool_cuda::{DeviceArena, DeviceArenaOptions, PinnedArena, PinnedOptions};
@@ -26,6 +30,7 @@ use crate::error::TierError;
 use crate::gpu::{Gpu, device_failed};
 use crate::tier::{Description, Stored, Tier};
 
+pub use given::{GivenArray, LeavingArray, Owner};
 use guard::{GuardBytes, New};
 pub use guard::{ReadGuard, WriteGuard};
 use memory::{ArenaMemory, Plain};
@@ -116,6 +121,12 @@ impl Arena {
         self.memory().and_then(|memory| memory.gpu().cloned())
     }
 
+    /// Whether its memory is a device's.
+    #[must_use]
+    pub fn is_of_device(&self) -> bool {
+        self.memory().is_some_and(|memory| matches!(*memory, ArenaMemory::Device(..)))
+    }
+
     /// Says that the bytes up to `end` will be used, so that pinned memory is prepared as far;
     /// without this, preparation goes ahead of what is used by as much again. Returns at once.
     pub fn prepare(&self, end: u64) {
@@ -145,6 +156,57 @@ impl Arena {
     /// When `id` has an entry, when the range overlaps another entry, and when it is out of range.
     pub fn create(&self, id: CheckpointId, offset: u64, len: u64) -> Result<WriteGuard, TierError> {
         self.borrow_for_writing("create", id, offset, len)
+    }
+
+    /// Makes an entry for `id` whose bytes are those of an array of this device that was given away,
+    /// in place of those from `offset` on. Commit the guard after a fence was left behind what writes
+    /// the array. When the entry goes, the array waits for [`let_go`](Self::let_go).
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn adopt(
+        &self,
+        id: CheckpointId,
+        offset: u64,
+        given: GivenArray,
+    ) -> Result<WriteGuard, TierError> {
+        let (len, capacity) = (given.span().len(), self.capacity());
+        let fits = offset.checked_add(len).is_some_and(|end| end <= capacity);
+        let borrowed = match fits {
+            true => self.table().create_given(id, offset, given),
+            false => Err(Misuse::OutOfRange { offset, len, capacity }),
+        };
+        let borrowed =
+            borrowed.map_err(|misuse| self.error("adopt", id, misuse).with_progress(len, 0))?;
+        self.lease("adopt", id, borrowed).map(WriteGuard::new).inspect_err(|_| {
+            self.table().abandon(id, Vec::new());
+        })
+    }
+
+    /// Gives back the arrays whose entries are gone, in stream order and without a wait. What cannot
+    /// be given back so yet stays until the next call.
+    ///
+    /// May run code of the application: call it without any lock.
+    pub fn let_go(&self) {
+        let leaving = self.table().take_leaving();
+        if leaving.is_empty() {
+            return;
+        }
+        let late: Vec<LeavingArray> =
+            leaving.into_iter().filter_map(LeavingArray::let_go).collect();
+        self.table().keep_leaving(late);
+    }
+
+    /// As [`let_go`](Self::let_go), for the last time: waits for what is unfinished, at most `limit`
+    /// for each piece of it, and leaks what is not done then.
+    pub fn let_go_within(&self, limit: Duration) {
+        let leaving = self.table().take_leaving();
+        leaving.into_iter().for_each(|array| array.let_go_within(limit));
+    }
+
+    /// Keeps an array that no entry has, for [`let_go`](Self::let_go).
+    pub fn leave(&self, array: LeavingArray) {
+        self.table().keep_leaving(vec![array]);
     }
 
     /// Borrows the bytes of `id` for reading. Any number of guards may read at the same time.
@@ -198,9 +260,13 @@ impl Arena {
         id: CheckpointId,
         borrowed: BorrowedBytes,
     ) -> Result<New, TierError> {
-        let BorrowedBytes { offset, len, mut after } = borrowed;
+        let BorrowedBytes { offset, len, mut after, given } = borrowed;
         let gone = || self.error(operation, id, Misuse::Unknown);
         let memory = self.memory().ok_or_else(gone)?;
+        if let Some(given) = given {
+            let (place, given) = (GuardBytes::Device(given.span().clone()), Some(given));
+            return Ok(New { arena: self.clone(), memory, id, offset, len, place, given, after });
+        }
         let failed = |cause| device_failed(operation, self.location(id), &cause);
         memory.prepare(offset + len).map_err(failed)?;
         let place = match memory.span(offset, len).map_err(failed)? {
@@ -212,7 +278,8 @@ impl Arena {
                 GuardBytes::Host(memory.host(offset, len).ok_or_else(gone)?)
             }
         };
-        Ok(New { arena: self.clone(), memory, id, offset, len, place, after })
+        let given = None;
+        Ok(New { arena: self.clone(), memory, id, offset, len, place, given, after })
     }
 
     /// Ends the arena: its entries are gone, its memory goes back to the system, and nothing can be
@@ -243,6 +310,15 @@ impl Arena {
 
     fn location(&self, id: CheckpointId) -> String {
         format!("{} memory, frame {}", self.0.kind, id.0)
+    }
+}
+
+impl Drop for ArenaInner {
+    /// Arrays that nobody has let go of go as at the end of a spool, without a wait.
+    fn drop(&mut self) {
+        let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
+        table.remove_all();
+        table.take_leaving().into_iter().for_each(|array| array.let_go_within(Duration::ZERO));
     }
 }
 

@@ -11,6 +11,7 @@ use std::fmt;
 use unspool_core::{CheckpointId, Failure};
 use unspool_cuda::Fence;
 
+use crate::arena::given::{GivenArray, LeavingArray};
 use crate::tier::Stored;
 
 /// One entry of the table.
@@ -25,6 +26,8 @@ struct ArenaEntry {
     reads: Vec<Fence>,
     /// Work on it may be under way, and when it is done cannot be known.
     stuck: bool,
+    /// The array that has the bytes, in place of those at `offset`.
+    given: Option<GivenArray>,
 }
 
 /// Bytes that belonged to an entry, with work on them that may be unfinished.
@@ -52,6 +55,8 @@ pub(super) struct BorrowedBytes {
     pub(super) len: u64,
     /// What the borrower's work has to come after.
     pub(super) after: Vec<Fence>,
+    /// The array that has the bytes, in place of those at `offset`.
+    pub(super) given: Option<GivenArray>,
 }
 
 /// Who may touch the bytes of an entry.
@@ -130,6 +135,8 @@ pub(super) struct ArenaTable {
     /// When there are so many pending, all of them are looked at: asking the device costs a call
     /// for each, so that is left until their number has doubled.
     crowd: usize,
+    /// Arrays whose entries have gone, until somebody takes them who has no lock.
+    leaving: Vec<LeavingArray>,
 }
 
 /// So many pending are no crowd.
@@ -138,7 +145,8 @@ const FEW: usize = 64;
 impl ArenaTable {
     pub(super) fn new(capacity: u64) -> ArenaTable {
         let (by_id, by_offset, pending) = (HashMap::new(), BTreeMap::new(), Vec::new());
-        ArenaTable { capacity, used: 0, by_id, by_offset, pending, crowd: FEW }
+        let leaving = Vec::new();
+        ArenaTable { capacity, used: 0, by_id, by_offset, pending, crowd: FEW, leaving }
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -164,10 +172,32 @@ impl ArenaTable {
             self.by_offset.insert(offset, id);
         }
         let (state, written, reads) = (Access::Writing, Vec::new(), Vec::new());
-        self.by_id.insert(id, ArenaEntry { offset, len, state, written, reads, stuck: false });
+        let (stuck, given) = (false, None);
+        self.by_id.insert(id, ArenaEntry { offset, len, state, written, reads, stuck, given });
         self.used += len;
         debug_assert!(self.used <= self.capacity);
-        Ok(BorrowedBytes { offset, len, after })
+        Ok(BorrowedBytes { offset, len, after, given: None })
+    }
+
+    /// As [`ArenaTable::create`], for bytes that an array of the application has: nothing was done
+    /// to those by earlier owners of the place. An array that is refused is leaving.
+    pub(super) fn create_given(
+        &mut self,
+        id: CheckpointId,
+        offset: u64,
+        given: GivenArray,
+    ) -> Result<BorrowedBytes, Misuse> {
+        let borrowed = match self.create(id, offset, given.span().len()) {
+            Ok(borrowed) => borrowed,
+            Err(misuse) => {
+                self.leaving.push(given.leaving(Vec::new()));
+                return Err(misuse);
+            }
+        };
+        if let Some(entry) = self.by_id.get_mut(&id) {
+            entry.given = Some(given.clone());
+        }
+        Ok(BorrowedBytes { after: Vec::new(), given: Some(given), ..borrowed })
     }
 
     /// Fences of earlier owners of these bytes whose work may be unfinished. What is done is
@@ -285,7 +315,8 @@ impl ArenaTable {
                 *readers += 1;
                 entry.written.retain(|fence| !fence.is_done());
                 let after = entry.written.clone();
-                Ok(BorrowedBytes { offset: entry.offset, len: entry.len, after })
+                let (offset, len, given) = (entry.offset, entry.len, entry.given.clone());
+                Ok(BorrowedBytes { offset, len, after, given })
             }
         }
     }
@@ -323,8 +354,26 @@ impl ArenaTable {
                 Access::Complete { readers } => return Err((id, Misuse::StillRead { readers })),
             }
         }
-        *self = ArenaTable::new(0);
+        self.remove_all();
+        let leaving = std::mem::take(&mut self.leaving);
+        *self = ArenaTable { leaving, ..ArenaTable::new(0) };
         Ok(())
+    }
+
+    /// Removes every entry, whoever borrows it.
+    pub(super) fn remove_all(&mut self) {
+        let all: Vec<CheckpointId> = self.by_id.keys().copied().collect();
+        all.into_iter().for_each(|id| self.remove(id));
+    }
+
+    /// The arrays whose entries have gone, which are the caller's to let go of.
+    pub(super) fn take_leaving(&mut self) -> Vec<LeavingArray> {
+        std::mem::take(&mut self.leaving)
+    }
+
+    /// Keeps arrays that could not be let go of yet.
+    pub(super) fn keep_leaving(&mut self, late: Vec<LeavingArray>) {
+        self.leaving.extend(late);
     }
 
     fn remove(&mut self, id: CheckpointId) {
@@ -337,6 +386,10 @@ impl ArenaTable {
         let (offset, end) = (entry.offset, entry.offset + entry.len);
         let fences = entry.written.into_iter().chain(entry.reads);
         let fences: Vec<Fence> = fences.filter(|fence| !fence.is_done()).collect();
+        if let Some(given) = entry.given {
+            self.leaving.push(given.leaving(fences).stuck(entry.stuck));
+            return;
+        }
         if (entry.stuck || !fences.is_empty()) && offset < end {
             self.pending.push(PendingFree { offset, end, fences, stuck: entry.stuck });
         }

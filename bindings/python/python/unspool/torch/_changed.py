@@ -40,6 +40,12 @@ class Held:
         # Not the tensor itself: an output that its own node saves would keep the graph alive.
         self.tensor, self.version = tensor.detach(), tensor._version
 
+    def let_go(self) -> None:
+        """Keeps of the tensor its version alone, which later changes in place still count."""
+        tensor = self.tensor
+        self.tensor = tensor.detach()
+        self.tensor.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+
     def get(self) -> torch.Tensor:
         """The tensor, if it is still what was saved."""
         if self.tensor._version != self.version:

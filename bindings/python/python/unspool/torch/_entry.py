@@ -41,13 +41,16 @@ class _Moved:
         tensor: the one that was made since the storage came back, if there is one.
         changed: the version that it had when its storage was moved, if it was not as it had been
             saved by then.
-        held: what is there until the copy is made, if that is made beside computing.
+        held: what is there until the copy is made, if that is made beside computing; where the copy
+            has the memory itself, what remains of it: its version.
+        given: whether the copy has the memory of the tensor.
     """
 
     __slots__ = (
         "changed",
         "conjugated",
         "dtype",
+        "given",
         "held",
         "negated",
         "offset",
@@ -59,6 +62,7 @@ class _Moved:
     def __init__(self, held: Held) -> None:
         tensor = held.tensor
         self.held: Held | None = held
+        self.given = False
         self.changed: tuple[int, int] | None = None
         self.dtype, self.size, self.stride = tensor.dtype, tensor.shape, tensor.stride()
         self.offset = tensor.storage_offset()
@@ -67,10 +71,19 @@ class _Moved:
 
     def left(self) -> None:
         """Lets go of the tensor that was there, and notes in `changed` whether it was written to
-        since it was saved: the copy may have either."""
-        held, self.held = self.held, None
+        since it was saved: the copy may have either. Where the copy has the memory itself, that
+        may happen later too, and is looked at again."""
+        held = self.held
+        if not self.given:
+            self.held = None
         if held is not None and held.tensor._version != held.version:
             self.changed = (held.version, held.tensor._version)
+
+    def give(self) -> None:
+        """Lets go of the tensor, whose memory is the copy."""
+        assert self.held is not None
+        self.given = True
+        self.held.let_go()
 
     def over(self, whole: torch.Tensor) -> torch.Tensor:
         """The tensor over a copy of the storage, with the version counter of that copy."""
@@ -182,6 +195,11 @@ class Entry:
             spool.save(version, whole, **options)
             for each in moved:
                 each.left()
+        elif codec is None and lanes.gives(spool, self.device):
+            # On the stream that computes: it is the one that has the memory next.
+            spool.save(version, whole, donate=True)
+            for each in moved:
+                each.give()
         else:
             lanes.save(spool, version, whole, moved, _stream(self.device), options)
         self.version = version

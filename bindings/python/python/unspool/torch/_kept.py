@@ -4,7 +4,9 @@ a spool.
 A storage is here once, however many tensors over it were saved. It is copied as late as possible,
 and never while the operation that saved it may not have written it yet: some save a tensor that
 they are about to fill. Room is made in the order in which storages were saved, since a backward
-pass needs the oldest last.
+pass needs the oldest last. On a GPU copies are made beside computing, and memory goes back in the
+order of the stream that computes. So they begin while an eighth of the budget is left, in which
+what leaves is held until its copy is there.
 
 What autograd holds refers to an entry, and this refers to entries only weakly: what a dropped graph
 has saved goes with it. An entry may die in any thread, also in the one that holds the lock: it
@@ -24,6 +26,7 @@ import torch
 
 from ._changed import Held
 from ._entry import Entry, movable
+from ._lanes import Lanes
 from ._spools import close_quietly, discard_quietly, free_host, open_spool
 
 __all__ = ["Kept", "own_spool", "unpack"]
@@ -34,6 +37,9 @@ newest_node: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
 #: Main memory in front of the disk, in a spool of our own for tensors in main memory.
 STAGE = 64 << 20
+
+#: The part of a budget in which tensors of a GPU are held while they leave.
+LEAVING = 8
 
 
 def own_spool(place: torch.device) -> Any:
@@ -59,6 +65,9 @@ class Kept:
         self.stay: frozenset[int] = frozenset()
         self.lock, self._opening = threading.Lock(), threading.Lock()
         self.bytes = 0
+        self._lanes = Lanes()
+        # The bytes of the budget that tensors of a GPU may take while they leave.
+        self._leaving = 0
         # By address, and in the order in which they were saved, or came back.
         self._entries: dict[int, weakref.ref[Entry]] = {}
         self._order: dict[int, weakref.ref[Entry]] = {}
@@ -91,6 +100,8 @@ class Kept:
                 self._live += 1
                 self._entries[key] = weakref.ref(entry)
                 self._keep(entry)
+                if entry.device.type == "cuda":
+                    self._leaving = self.budget // LEAVING
             entry.node = (thread, node)
             place = entry.see(tensor)
         self._settle()
@@ -117,6 +128,7 @@ class Kept:
                 if self._wanted:
                     self._learned = {each: turn for turn, each in enumerate(self._wanted)}
                 self._wanted, self._moved, self._numbers = [], [], 0
+        self._lanes.make_room(self._leaving if self._live else 0)
 
     def leave(self) -> None:
         """A context ends: everything that this thread has saved is written by now."""
@@ -135,20 +147,25 @@ class Kept:
         """Forgets what is dead, and moves the oldest away until the rest is within the budget."""
         if self._dead:
             self._bury()
-        while self.bytes > self.budget:
+        while self.bytes > self.budget - self._leaving:
             entry = self._oldest(needed)
             if entry is None:
-                return
-            try:
-                new = entry.move(self.spool, self.codec)
-            except BaseException:
-                with self.lock:
-                    self._keep(entry)
-                raise
-            finally:
-                entry.lock.release()
-            if new:
-                self._moved.append(weakref.ref(entry))
+                break
+            self._move(entry)
+            self._lanes.make_room(max(0, self.budget - self.bytes))
+        self._lanes.make_room(max(0, self.budget - self.bytes))
+
+    def _move(self, entry: Entry) -> None:
+        try:
+            new = entry.move(self.spool, self.codec, self._lanes)
+        except BaseException:
+            with self.lock:
+                self._keep(entry)
+            raise
+        finally:
+            entry.lock.release()
+        if new:
+            self._moved.append(weakref.ref(entry))
 
     def _oldest(self, needed: Entry | None) -> Entry | None:
         """The entry to be moved next, with its lock taken."""
@@ -210,6 +227,8 @@ class Kept:
 
     def _come_back(self, entry: Entry) -> None:
         self._announce(entry)
+        # What is away has left by now: its memory is for what comes back.
+        self._lanes.make_room(0)
         entry.restore(self.spool)
         with self.lock:
             # A graph that is gone back through again and again says nothing new.

@@ -3,8 +3,9 @@ host but for room in the spool.
 
 A tensor that leaves is held until its memory is needed; the stream that it is of waits for the copy
 then, and the memory is free for what is enqueued after that. Whether it was changed in place before
-that is seen by its version, as autograd sees it. A tensor that comes back is allocated
-on the stream that computes, which waits for the copy where the tensor is first used.
+that is seen by its version, as autograd sees it. A spool with a device tier on the GPU is given the
+memory instead, and does that by itself. A tensor that comes back is allocated on the stream that
+computes, which waits for the copy where the tensor is first used.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Lanes"]
 
 
 class Lanes:
-    """The streams for copies of one `budget`.
+    """The streams for copies into one spool and back.
 
     Attributes:
         bytes: of tensors that leave, and are held.
@@ -33,6 +34,15 @@ class Lanes:
         self._lock = threading.Lock()
         self._leaving: deque[tuple[Any, Any, torch.Tensor, Sequence[Any]]] = deque()
         self._streams: dict[tuple[torch.device, bool], Any] = {}
+        self._gives: dict[torch.device, bool] = {}
+
+    def gives(self, spool: Any, device: torch.device) -> bool:
+        """Whether the device tier of the spool can have the memory of tensors there."""
+        if device not in self._gives:
+            first = spool.stats().tiers[0]
+            on_gpu = first.location == f"CUDA device {device.index}"
+            self._gives[device] = first.kind == "device" and on_gpu
+        return self._gives[device]
 
     def _stream(self, device: torch.device, *, away: bool) -> Any:
         key = (device, away)

@@ -1,0 +1,46 @@
+//! What `unspool.Spool.save` does with its arguments.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use unspool::Codecs;
+
+use super::Spool;
+use crate::call::{self, Launch};
+use crate::codecs;
+
+/// The arguments besides the arrays, as Python gives them.
+#[derive(Debug)]
+pub(super) struct Arguments<'a, 'py> {
+    pub(super) stream: Option<&'a Bound<'py, PyAny>>,
+    pub(super) codec: Option<&'a Bound<'py, PyAny>>,
+    pub(super) overwrite: bool,
+    pub(super) donate: bool,
+}
+
+/// Saves arrays as the arguments say, and as the profile of the spool does.
+///
+/// # Errors
+/// Those of `Spool.save`.
+pub(super) fn save(
+    slf: &Bound<'_, Spool>,
+    version: i64,
+    given: &Arguments<'_, '_>,
+    arrays: &Bound<'_, PyTuple>,
+    named: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    let &Arguments { stream, codec, overwrite, donate } = given;
+    let this = slf.get();
+    let target = this.target(stream)?;
+    let decision = this.profile.before_save(slf)?;
+    let codec = codec.map(|codec| codecs::codecs(codec, "save(codec=...)")).transpose()?;
+    let raw = || (decision.as_deref() == Some("raw")).then(Codecs::default);
+    let launch = match decision.as_deref() {
+        Some("hold") => Launch::Later,
+        Some("together") => Launch::Together,
+        None if this.accumulates => Launch::Later,
+        _ => Launch::Alone,
+    };
+    let how = call::How { codec: codec.or_else(raw), launch, overwrite, donate };
+    this.call(slf.py(), version, || call::save(target, version, &how, arrays, named))?;
+    this.profile.after_save(slf, version)
+}
