@@ -16,6 +16,7 @@ mod codecs;
 mod copies;
 mod debug;
 mod doctor;
+mod energy;
 mod errors;
 mod forecast;
 mod front;
