@@ -328,8 +328,9 @@ int unspool_gathered_set(struct unspool_gathered *gathered,
 // A checkpoint counts when all ranks have all of it on the disk. Close it with
 // `unspool_checkpointer_close`, and give it back with `unspool_checkpointer_free`.
 //
-// Errors: `UNSPOOL_INVALID` when another number of ranks has left checkpoints there,
-// `UNSPOOL_IO`, `UNSPOOL_TIMEOUT` when ranks do not answer; the error of another rank.
+// Errors: `UNSPOOL_INVALID` when another number of ranks has left checkpoints there, or an option
+// of a disk was set; `UNSPOOL_IO`; `UNSPOOL_TIMEOUT` when ranks do not answer; the error of
+// another rank.
 int unspool_checkpointer_open(const char *path,
                               const struct unspool_options *options,
                               const struct unspool_ranks *ranks,

@@ -130,8 +130,9 @@ impl UnspoolCheckpointer {
 /// A checkpoint counts when all ranks have all of it on the disk. Close it with
 /// `unspool_checkpointer_close`, and give it back with `unspool_checkpointer_free`.
 ///
-/// Errors: `UNSPOOL_INVALID` when another number of ranks has left checkpoints there,
-/// `UNSPOOL_IO`, `UNSPOOL_TIMEOUT` when ranks do not answer; the error of another rank.
+/// Errors: `UNSPOOL_INVALID` when another number of ranks has left checkpoints there, or an option
+/// of a disk was set; `UNSPOOL_IO`; `UNSPOOL_TIMEOUT` when ranks do not answer; the error of
+/// another rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_open(
     path: *const c_char,
@@ -161,6 +162,8 @@ fn open(
     ranks: Option<UnspoolRanks>,
 ) -> Result<UnspoolCheckpointer, Failure> {
     let make = |data: Option<&Path>| -> Result<Arc<Spool>, Failure> {
+        // Here, so that all ranks hear of it.
+        options.without_disk()?;
         let disk = data.map(|data| DiskSettings { durable: true, ..DiskSettings::new(data) });
         Ok(Arc::new(opened(options, disk)?))
     };

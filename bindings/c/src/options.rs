@@ -58,7 +58,7 @@ impl Default for Run {
 }
 
 /// The options of the disk, of which the path may come last.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Disk {
     path: Option<String>,
     capacity: Option<u64>,
@@ -149,6 +149,21 @@ impl UnspoolOptions {
         self.settings.timeout
     }
 
+    /// Refuses options of a disk, for a checkpointer.
+    ///
+    /// # Errors
+    /// `Invalid` when there are any.
+    pub(crate) fn without_disk(&self) -> Result<(), Failure> {
+        match self.disk == Disk::default() {
+            true => Ok(()),
+            false => Err(Failure::invalid(
+                "A checkpointer has a disk of its own, in the folder of the run, so that `disk`, \
+                 `disk.compress` and the like cannot be set for it. Leave them out; `codec` makes \
+                 checkpoints smaller.",
+            )),
+        }
+    }
+
     /// The settings of a spool, with what is picked now, and on this disk if one is given.
     ///
     /// # Errors
@@ -158,13 +173,9 @@ impl UnspoolOptions {
         disk: Option<DiskSettings>,
     ) -> Result<(Settings, Vec<auto::Picked>), Failure> {
         let mut settings = self.settings.clone();
-        settings.disk = match (disk, self.disk.settings()?) {
-            (Some(_), Some(_)) => {
-                return Err(Failure::invalid(
-                    "A checkpointer has a disk of its own: unset `disk`.",
-                ));
-            }
-            (disk, own) => disk.or(own),
+        settings.disk = match disk {
+            Some(disk) => Some(disk),
+            None => self.disk.settings()?,
         };
         settings.rates = unspool::rates_file();
         let mut picks = Vec::new();

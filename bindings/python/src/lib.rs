@@ -17,6 +17,7 @@ mod copies;
 mod debug;
 mod doctor;
 mod donate;
+mod energy;
 mod errors;
 mod forecast;
 mod front;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use pyo3::prelude::*;
 use unspool::{Error, Settings, Spool, TierKind, auto};
 
+use crate::energy::Energy;
 use crate::options::SizeOption;
 use crate::sizes;
 use crate::waiting::detached;
@@ -31,20 +32,25 @@ pub struct Opened {
     pub spool: Spool,
     /// Its tiers in words.
     pub tiers: String,
+    /// The energy that the machine takes from now on.
+    pub energy: Energy,
     /// What its user has to know: a device tier that is smaller than it was asked to be, frames of
     /// an earlier run that did not come back.
     pub warnings: Vec<String>,
 }
 
-/// As [`open`], for a call of Python.
+/// Picks what is to be picked, opens the spool, and begins to count what it takes.
 ///
 /// # Errors
 /// Those of [`open`]; where a GPU has no room, they say what JAX takes of it.
 pub fn opened(py: Python<'_>, settings: Settings, asked: Sizes) -> PyResult<Opened> {
-    detached(py, None, || open(settings, asked)).map_err(|raised| match asked.device {
+    let opened = detached(py, None, || open(settings, asked));
+    let (spool, tiers, warnings) = opened.map_err(|raised| match asked.device {
         Some(_) if has_preallocated(py) => explained(py, raised),
         _ => raised,
-    })
+    })?;
+    let energy = Energy::since_now(py, &spool)?;
+    Ok(Opened { spool, tiers, energy, warnings })
 }
 
 /// Whether JAX is in this process, and takes most of a GPU when it first uses it.
@@ -70,11 +76,11 @@ fn explained(py: Python<'_>, raised: PyErr) -> PyErr {
     raised
 }
 
-/// Picks what is to be picked and opens the spool.
+/// A spool, its tiers in words, and its warnings.
 ///
 /// # Errors
 /// Those of [`auto`] and of [`Spool::open`].
-pub fn open(mut settings: Settings, asked: Sizes) -> Result<Opened, Error> {
+fn open(mut settings: Settings, asked: Sizes) -> Result<(Spool, String, Vec<String>), Error> {
     let mut picks = Vec::new();
     settings.device = asked.device.and_then(SizeOption::bytes);
     settings.host = asked.host.and_then(SizeOption::bytes);
@@ -97,7 +103,7 @@ pub fn open(mut settings: Settings, asked: Sizes) -> Result<Opened, Error> {
     drop(picks);
     let warnings = [shrunk(&spool, wanted)?, left_out(&spool)?].into_iter().flatten().collect();
     let tiers = in_words(&spool, asked, disk)?;
-    Ok(Opened { spool, tiers, warnings })
+    Ok((spool, tiers, warnings))
 }
 
 /// Where the arenas of a spool are: `cpu`, or `cuda:` and a number.

@@ -16,6 +16,7 @@ use unspool::{Accumulate, Codecs, ErrorKind, Settings, TierKind, Unflushed};
 
 use crate::codecs::UnseenNames;
 use crate::debug::Debug;
+use crate::energy::Energy;
 use crate::errors::{Class, about, error, from_spool};
 use crate::front::Front;
 use crate::given;
@@ -103,6 +104,7 @@ pub struct Spool {
     profile: Profile,
     /// Checkpoints of a GPU wait for others unless a plan says something else.
     accumulates: bool,
+    energy: Energy,
 }
 
 #[pymethods]
@@ -172,25 +174,23 @@ impl Spool {
         };
         let unseen = UnseenNames::of(&settings.codec);
         guarded(py, || {
-            let opened = opening::opened(py, settings, sizes)?;
-            let Opened { spool, tiers, warnings } = opened;
+            let Opened { spool, tiers, energy, warnings } = opening::opened(py, settings, sizes)?;
             let front = Arc::new(Front::of(Arc::new(spool), held));
             live::remember(&front);
-            let has_device_tier = sizes.device.is_some();
-            let written = Arc::new(Written::new(debug.check_order));
             let spool = Spool {
                 front,
                 tiers,
-                has_device_tier,
+                has_device_tier: sizes.device.is_some(),
                 discard_after_restore,
                 learn,
                 kept: KeptArrays::default(),
-                written,
+                written: Arc::new(Written::new(debug.check_order)),
                 blocks: Arc::default(),
                 unseen,
                 order: RestoreOrder::new(discard_after_restore),
                 profile,
                 accumulates: accumulate.is_some(),
+                energy,
             };
             for warning in warnings {
                 let warning = CString::new(warning)?;
@@ -664,7 +664,7 @@ impl Spool {
     /// Raises:
     ///     ClosedError.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        guarded(py, || stats::to_python(py, &detached(py, None, || self.spool().stats())?))
+        guarded(py, || stats::of(py, self.spool(), &self.energy))
     }
 
     /// Writes what happened when to a file that https://ui.perfetto.dev shows.

@@ -6,21 +6,24 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 use unspool::{
     Achieved, ApplicationStats, AutoStats, CodecStats, DirectionStats, LinkStats, RegionCoding,
-    Stall, Stats, TierKind, TierStats,
+    Spool, Stall, Stats, TierKind, TierStats,
 };
 
 use crate::codecs::made_by;
+use crate::energy::Energy;
+use crate::waiting::detached;
 
 /// Makes the dataclasses.
 struct Maker<'py> {
     module: Bound<'py, PyModule>,
 }
 
-/// `stats` as an `unspool.stats.Stats`.
+/// What a spool has done, as an `unspool.stats.Stats`.
 ///
 /// # Errors
-/// Whatever Python raises when it makes the objects.
-pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
+/// Those of [`Spool::stats`], and whatever Python raises when it makes the objects.
+pub fn of<'py>(py: Python<'py>, spool: &Spool, energy: &Energy) -> PyResult<Bound<'py, PyAny>> {
+    let stats = &detached(py, None, || spool.stats())?;
     let maker = Maker { module: py.import("unspool.stats")? };
     let tiers = stats.tiers.iter().map(|tier| maker.tier(tier)).collect::<PyResult<Vec<_>>>()?;
     let links = stats.links.iter().map(|link| maker.link(link)).collect::<PyResult<Vec<_>>>()?;
@@ -50,6 +53,9 @@ pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyA
     fields.set_item("links", PyTuple::new(py, links)?)?;
     fields.set_item("codec", maker.codecs(stats)?)?;
     fields.set_item("auto", stats.auto.as_ref().map(|auto| maker.auto(auto)).transpose()?)?;
+    if let Some(energy) = energy.taken(py)? {
+        fields.set_item("energy", energy)?;
+    }
     maker.make("Stats", &fields)
 }
 

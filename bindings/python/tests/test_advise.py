@@ -1,21 +1,21 @@
 """`unspool.advise`: what is measured, what is said, and the line that is copied."""
 
+import itertools
 import json
 import math
 import os
+import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import unspool
-from unspool import cli
+from unspool import _energy, cli
 from unspool._advise import places, power
 from unspool._advise.line import duration
-from unspool._advise.power import Meter, spent
 from unspool._advise.wear import endurance_in, endurance_of
 from unspool._unspool import automatic_rule, duration_in_seconds
-from unspool.advising import Place, Power, Prices
+from unspool.advising import Meter, Place, Power, Prices
 from unspool.errors import MissingLibraryError, OptionError, StorageError
 from unspool.planning import Compression, Rate
 
@@ -314,58 +314,74 @@ def test_a_directory_that_is_on_no_such_drive_says_so(tmp_path):
     assert found is None and "not on an NVMe drive" in why
 
 
-def rapl(root: Path, name: str, text: str) -> None:
-    folder = root / name
-    folder.mkdir(exist_ok=True)
+@pytest.fixture
+def counted(monkeypatch, tmp_path):
+    """A machine whose only counter is a file, in microjoules, and a clock of a second a look."""
+    folder = tmp_path / "intel-rapl:0"
+    folder.mkdir()
     (folder / "max_energy_range_uj").write_text("1000000000")
-    (folder / "energy_uj").write_text(text)
+    file = folder / "energy_uj"
+    file.write_text("0")
+    known = _energy.Counters(tmp_path, "no such library")
+    monkeypatch.setattr(power, "counters", lambda: known)
+    clock = itertools.count()
+    monkeypatch.setattr(power.time, "perf_counter", lambda: float(next(clock)))
+    return file
 
 
-def test_processors_are_counted_once_and_begin_again(tmp_path):
-    rapl(tmp_path, "intel-rapl:0", "5000000")
-    rapl(tmp_path, "intel-rapl:1", "7000000")
-    rapl(tmp_path, "intel-rapl:0:0", "4000000")
-    meter = Meter(tmp_path, "no such library")
-    assert meter.watts(0.01) == 0.0
-    assert spent(5.0, 7.0, 1000.0) == 2.0 and spent(999.0, 1.0, 1000.0) == 2.0
+def test_powers_are_joules_by_seconds_of_each_phase(counted):
+    meter = Meter()
+    for joules in (100, 300):
+        with meter.during("app"):
+            counted.write_text(str(int(counted.read_text()) + joules * 1_000_000))
+    with meter.during("save"):
+        counted.write_text("450000000")
+    assert meter.seconds == {"app": 2.0, "save": 1.0}
+    assert meter.joules == {"app": 400.0, "save": 50.0}
+    assert meter.power == Power(200.0, save=50.0)
+    with pytest.raises(KeyError), meter.during("app"):
+        raise KeyError
+    assert meter.seconds["app"] == 2.0
 
 
-class FakeNvml:
-    """Two GPUs, of which the second one does not count its energy."""
-
-    def __init__(self):
-        self.joules = 1000
-
-    def nvmlInit_v2(self):
-        return 0
-
-    def nvmlDeviceGetCount_v2(self, count):
-        count._obj.value = 2
-        return 0
-
-    def nvmlDeviceGetHandleByIndex_v2(self, place, handle):
-        handle._obj.value = 1 + place
-        return 0
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle, joules):
-        if handle.value == 2:
-            return 3
-        self.joules += 500
-        joules._obj.value = self.joules
-        return 0
+def test_a_meter_goes_by_any_counter():
+    joules = iter([0.0, 10.0, 40.0])
+    meter = Meter(lambda: next(joules))
+    with meter.during("app"):
+        pass
+    assert meter.joules == {"app": 30.0}
+    with pytest.raises(OptionError, match=r'"app", "save" or "restore"'), meter.during("idle"):
+        pass
 
 
-def test_gpus_that_count_their_energy_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(power.ctypes, "CDLL", lambda _: FakeNvml())
-    clock = iter([10.0, 12.0])
-    monkeypatch.setattr(power.time, "perf_counter", lambda: next(clock))
-    # The counter is in millijoules: half a joule in two seconds.
-    assert Meter(tmp_path).watts(0.0) == 0.25
+def test_powers_need_the_computing_and_a_counter():
+    with pytest.raises(OptionError, match=r'during\("app"\)'):
+        _ = Meter(lambda: 1.0).power
+    with pytest.raises(MissingLibraryError, match=r"Power\(watts\)"):
+        Meter(lambda: None)
 
 
-def test_a_machine_without_counters_says_why(tmp_path):
-    with pytest.raises(MissingLibraryError, match=r"no NVML.*no RAPL.*Power\(watts\)"):
-        Meter(tmp_path, "no such library")
+def test_the_power_of_now_is_that_of_all_counters(counted, monkeypatch):
+    def computing(seconds):
+        assert seconds == 2.0
+        counted.write_text("70000000")
+
+    # A second is a look at the clock here.
+    monkeypatch.setattr(time, "sleep", computing)
+    assert Power.now(2.0) == Power(70.0)
+
+
+def test_a_machine_without_counters_says_why(monkeypatch, tmp_path):
+    known = _energy.Counters(tmp_path, "no such library")
+    monkeypatch.setattr(power, "counters", lambda: known)
+    with pytest.raises(MissingLibraryError, match=r"no RAPL.*no NVML.*Power\(watts\)"):
+        Power.now()
+
+
+def test_energy_is_that_of_each_phase():
+    assert Power(100.0).joules(10.0, save=2.0, restore=1.0) == 1300.0
+    measured = Power(100.0, save=50.0, restore=20.0, encode=5.0)
+    assert measured.joules(10.0, save=2.0, restore=1.0, encode=4.0) == 1140.0
 
 
 def test_the_command_prints_a_table_json_and_a_picture(tmp_path, capsys):

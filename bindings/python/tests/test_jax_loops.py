@@ -54,6 +54,24 @@ def test_gradients_are_those_of_lax_scan(spool: unspool.Spool, program: Any) -> 
     assert spool.stats().saves >= ROWS.size
 
 
+@pytest.mark.parametrize("every", [2, 3])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_inputs_and_outputs_may_have_no_items(
+    spool: unspool.Spool, every: int, reverse: bool
+) -> None:
+    def step(carry: Any, x: Any) -> Any:
+        return 1.1 * carry + x.sum(), (jnp.zeros((0, 3)), carry)
+
+    def program(scan: Any, carry: Any) -> Any:
+        last, (empty, rows) = scan(step, carry, jnp.zeros((4, 0)), reverse=reverse)
+        assert empty.shape == (4, 0, 3)
+        return last.sum() + (rows**2).sum()
+
+    start = jnp.ones(3)
+    found = jax.grad(partial(program, through(spool, every=every)))(start)
+    assert close(found, jax.grad(partial(program, jax.lax.scan))(start))
+
+
 @pytest.fixture
 def wide() -> Any:
     jax.config.update("jax_enable_x64", True)

@@ -135,6 +135,29 @@ static void refusals(void) {
     unspool_free(spool);
 }
 
+/* A checkpointer has its disk in the folder of the run. */
+static void no_other_disk(const char *directory) {
+    const char *const options[] = {"disk", "disk.compress", "disk.permissions"};
+    const char *const values[] = {directory, "lz4", "640"};
+    char run[4096];
+    snprintf(run, sizeof run, "%s-run", directory);
+    for (int i = 0; i < 3; i++) {
+        for (int increments = 0; increments < 2; increments++) {
+            unspool_options *given = NULL;
+            unspool_checkpointer *checkpointer = NULL;
+            OK(unspool_options_new(&given));
+            OK(unspool_options_set(given, "on", "cpu"));
+            OK(unspool_options_set(given, "host", "1MiB"));
+            OK(unspool_options_set(given, "increments", increments ? "auto" : "never"));
+            OK(unspool_options_set(given, options[i], values[i]));
+            CHECK(unspool_checkpointer_open(run, given, NULL, &checkpointer) ==
+                  UNSPOOL_INVALID);
+            CHECK(checkpointer == NULL && strstr(unspool_last_error(), "disk.compress") != NULL);
+            unspool_options_free(given);
+        }
+    }
+}
+
 static void durable(const char *directory) {
     const char *const pairs[] = {"on",           "cpu",  "host",  "1MiB",     "disk", directory,
                                  "disk.durable", "true", "codec", "lossless", NULL};
@@ -170,6 +193,7 @@ int main(int argc, char **argv) {
     refusals();
     if (argc > 1) {
         durable(argv[1]);
+        no_other_disk(argv[1]);
     }
     puts("history: all right");
     return 0;

@@ -7,9 +7,10 @@ from typing import Any
 
 from unspool._advise.choosing import Choice, LeftOut
 from unspool._advise.outcome import Advice
+from unspool._advise.power import Meter
 from unspool._advise.problem import Place, Power, Prices
 
-__all__ = ["Advice", "Choice", "LeftOut", "Place", "Power", "Prices", "advise"]
+__all__ = ["Advice", "Choice", "LeftOut", "Meter", "Place", "Power", "Prices", "advise"]
 
 
 def advise(

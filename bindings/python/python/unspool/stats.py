@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "CodecStats",
     "CodecUse",
     "DirectionStats",
+    "EnergyStats",
     "Lead",
     "LinkStats",
     "PagingStats",
@@ -241,6 +242,23 @@ class AutoStats:
 
 
 @dataclass(frozen=True, slots=True)
+class EnergyStats:
+    """Joules since the spool was opened, by counters of the machine: of all that ran there, by
+    whomever. Those of a pass are the difference of two.
+
+    Attributes:
+        gpu: of the whole GPU that the spool is on, its memory included, by NVML, whose counter
+            moves on some ten times a second. None where the spool is on none, there is no NVML, or
+            the GPU does not count, as those before Volta; and from when it has stopped.
+        processors: of all packages of processors, by RAPL. None where the kernel has no such
+            counter or lets only root read it, and from when one has stopped.
+    """
+
+    gpu: float | None = None
+    processors: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """What a spool has done since it was opened; `print` it for a table.
 
@@ -270,6 +288,7 @@ class Stats:
         unflushed: checkpoints that are not in the slowest tier that can hold them yet: what
             `flush`, and `close` of a durable spool, still wait for.
         unflushed_bytes: their bytes.
+        energy: what the machine took meanwhile; it does not count when statistics are compared.
     """
 
     saves: int
@@ -293,6 +312,7 @@ class Stats:
     kernels_seconds: float = 0.0
     unflushed: int = 0
     unflushed_bytes: int = 0
+    energy: EnergyStats = field(default=EnergyStats(), compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as nested dictionaries, lists and numbers, ready for `json.dump`; None for
@@ -309,6 +329,8 @@ class Stats:
             blocks.append(_codecs(self.codec))
         if self.auto is not None:
             blocks.append(_auto(self.auto))
+        if energy := _energy(self.energy):
+            blocks.append(energy)
         notes = list(_notes(self))
         if notes:
             blocks.append("\n".join(notes))
@@ -436,6 +458,12 @@ def _auto(auto: AutoStats) -> str:
             )
         )
     return f"{table(rows)}\nlatest: {auto.latest}"
+
+
+def _energy(energy: EnergyStats) -> str:
+    parts = {"the GPU": energy.gpu, "the processors": energy.processors}
+    known = [f"{joules:,.0f} J of {part}" for part, joules in parts.items() if joules is not None]
+    return f"energy: {', '.join(known)}" if known else ""
 
 
 def _notes(stats: Stats) -> Iterator[str]:

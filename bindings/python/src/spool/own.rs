@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::Spool;
 use crate::call::Target;
 use crate::codecs::UnseenNames;
+use crate::energy::Energy;
 use crate::front::Front;
 use crate::gpu::{self, KeptArrays};
 use crate::hints::RestoreOrder;
@@ -33,6 +34,7 @@ impl Spool {
             profile: Profile::default(),
             accumulates: false,
             learn: false,
+            energy: Energy::default(),
         }
     }
 

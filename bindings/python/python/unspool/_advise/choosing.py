@@ -238,18 +238,15 @@ class _Run:
         )
 
     def _joules(self) -> float | None:
-        """Equations 5.5 to 5.8: times of computing, saving, restarting and coding, by their
-        powers."""
+        """Of all ranks, from the times of computing, saving, restarting and coding."""
         power, coded = self.problem.power, self.way.coded
         if power is None:
             return None
         saving, restarting = self.checkpoints * self.level.blocked, self.failures * self.restart
         coding = self.checkpoints * self.changed / coded.encode
         coding += self.failures * self.problem.checkpoint_bytes / coded.decode
-        joules = (self.seconds - saving - restarting) * power.app
-        joules += saving * (power.app if power.save is None else power.save)
-        joules += restarting * (power.app if power.restore is None else power.restore)
-        return (joules + coding * power.encode) * self.problem.ranks
+        computing = self.seconds - saving - restarting
+        return power.joules(computing, saving, restarting, coding) * self.problem.ranks
 
     def _work_per_price(self, drive_weeks: float | None, joules: float | None) -> float | None:
         """Equation 5.4 for one node, with the energy that it takes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +97,21 @@ class Power:
         """
         from unspool._advise.power import Meter
 
-        return cls(Meter().watts(number("seconds", seconds, 0.1, 600.0)))
+        seconds, meter = number("seconds", seconds, 0.1, 600.0), Meter()
+        with meter.during("app"):
+            time.sleep(seconds)
+        return meter.power
+
+    def joules(
+        self, app: float, save: float = 0.0, restore: float = 0.0, encode: float = 0.0
+    ) -> float:
+        """The energy of so many seconds of each, of which those of `encode` lie within the others:
+        equations 5.5 to 5.8 of D. Ibtesham, "Improving Large Scale Application Performance via Data
+        Movement Reduction", University of New Mexico, 2017.
+        """
+        joules = app * self.app + encode * self.encode
+        joules += save * (self.app if self.save is None else self.save)
+        return joules + restore * (self.app if self.restore is None else self.restore)
 
 
 @dataclass(frozen=True, slots=True)
