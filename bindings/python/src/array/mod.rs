@@ -24,7 +24,7 @@ use pyo3::types::{PyString, PyType};
 use unspool::Dtype;
 
 pub use format::{Exporter, text as format_text};
-pub use intake::{ArrayPlace, Intake, LEGACY_STREAM, PendingWork};
+pub use intake::{ArrayPlace, Devices, Intake, LEGACY_STREAM, PendingWork};
 pub use take::{Label, is_immutable, take};
 
 use crate::strided::StridedWalk;
