@@ -772,6 +772,9 @@ RestartCore: Any
 # What the arrays of `unspool.paged` are made over, and a part of it that stays.
 PagedMemory: Any
 PagedPin: Any
+# What GPUs do for `unspool.messages`, and pinned memory that a message lies in.
+MessageDevices: Any
+MessageRoom: Any
 
 def trace_text(words: Iterable[_Word]) -> str:
     """A schedule in GPUZIP's text format, which has no tiers and no discards.
