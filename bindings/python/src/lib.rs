@@ -6,8 +6,8 @@
 //! beside them are a region more (`trees`). The spool's own memory can be computed in (`lend`).
 //! Schedules give their actions in batches (`schedule`) and are forecast (`forecast`). Long jobs go
 //! on from checkpoints that all ranks have (`restart`). Arrays may be larger than memory
-//! (`paging`), and those of a GPU are messages (`messages`). Programs of JAX save and restore from within (`jax`). Errors become exceptions
-//! (`errors`), panics end here (`panics`).
+//! (`paging`), and those of a GPU may be messages (`messages`). Programs of JAX save and restore
+//! from within (`jax`). Errors become exceptions (`errors`), panics end here (`panics`).
 
 mod accumulate;
 mod array;
@@ -72,7 +72,6 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<paging::PagedMemory>()?;
     m.add_class::<paging::PagedPin>()?;
     m.add_class::<messages::MessageDevices>()?;
-    m.add_class::<messages::MessageRoom>()?;
     jax::register(m)?;
     m.add_function(wrap_pyfunction!(forecast::run_forecast, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_plan, m)?)?;
