@@ -3,6 +3,8 @@ looks like one of mpi4py."""
 
 from __future__ import annotations
 
+from array import array as numbers
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from unspool import Bound, errors
 from unspool.errors import ArrayError, MessageError, OptionError, WaitTimeoutError
 from unspool.messages import Channel
 
+import fake_dlpack
 from codec_arrays import BOUNDS, FLOATS, INTEGERS, SHAPES, assert_holds, wave, with_specials
 from helpers import same_bits
 
@@ -116,6 +119,17 @@ def test_both_directions_of_a_pair_are_independent() -> None:
         right.recv(got_there)
         left.recv(got_back)
         assert same_bits(there, got_there) and same_bits(back, got_back)
+
+
+def test_what_lends_its_memory_is_received_into() -> None:
+    left, right = pair(Wire())
+    for target in (bytearray(100), memoryview(bytearray(100)), numbers("B", bytes(100))):
+        left.send(np.arange(100, dtype="u1"))
+        right.recv(target)
+        assert bytes(target) == bytes(range(100))
+    lent = fake_dlpack.Exporter(np.zeros(8))
+    with pytest.raises(ArrayError, match=r"does not lend its memory|cannot be used"):
+        right.recv(lent)
 
 
 def test_a_target_that_is_read_only_and_what_is_no_array_are_refused() -> None:

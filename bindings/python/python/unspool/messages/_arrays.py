@@ -48,13 +48,15 @@ class Message:
         """The message with this array.
 
         Raises:
-            ArrayError: it is no array of numbers, or a target that must not be written.
+            ArrayError: it is no array of numbers, or a target that cannot be written.
         """
         dtype, shape, nbytes, ordinal, writable = DEVICES.look(array, number)
         if dtype.startswith("opaque"):
             raise ArrayError(f"items of dtype {dtype} cannot be sent: give an array of numbers")
         if is_target and not writable:
             raise ArrayError("the array to receive into is read-only: give one that is writable")
+        if is_target and ordinal is None:
+            _host_view(array)
         return cls(array, number, dtype, tuple(shape), nbytes, ordinal)
 
     def header(self) -> Header:
@@ -114,12 +116,25 @@ class Message:
 
 
 def _host_view(array: Any) -> Any:
-    """The memory of an array in main memory, as an array of NumPy."""
-    if type(array).__module__.partition(".")[0] != "torch":
-        return library().asarray(array)
-    import torch
+    """The memory of an array in main memory, as an array of NumPy.
 
-    plain = array.detach()
-    if plain.dtype == torch.bfloat16:
-        plain = plain.view(torch.int16)
-    return plain.numpy()
+    Raises:
+        ArrayError: it does not lend its memory.
+    """
+    numpy = library()
+    if isinstance(array, numpy.ndarray):
+        return array
+    if type(array).__module__.partition(".")[0] == "torch":
+        import torch
+
+        plain = array.detach()
+        return (plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain).numpy()
+    try:
+        # What NumPy makes of other objects may be a copy.
+        return numpy.asarray(memoryview(array))
+    except TypeError as cause:
+        kind = type(array).__name__
+        raise ArrayError(
+            f"a {kind} in main memory does not lend its memory to be written: receive into an "
+            "array of NumPy, and convert that"
+        ) from cause
