@@ -6,8 +6,8 @@
 //! beside them are a region more (`trees`). The spool's own memory can be computed in (`lend`).
 //! Schedules give their actions in batches (`schedule`) and are forecast (`forecast`). Long jobs go
 //! on from checkpoints that all ranks have (`restart`). Arrays may be larger than memory
-//! (`paging`). Programs of JAX save and restore from within (`jax`). Errors become exceptions
-//! (`errors`), panics end here (`panics`).
+//! (`paging`), and those of a GPU may be messages (`messages`). Programs of JAX save and restore
+//! from within (`jax`). Errors become exceptions (`errors`), panics end here (`panics`).
 
 mod accumulate;
 mod array;
@@ -30,6 +30,7 @@ mod lend;
 mod live;
 mod load;
 mod many;
+mod messages;
 mod opening;
 mod options;
 mod paging;
@@ -72,6 +73,7 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(restart::options::automatic_rule, m)?)?;
     m.add_class::<paging::PagedMemory>()?;
     m.add_class::<paging::PagedPin>()?;
+    m.add_class::<messages::MessageDevices>()?;
     jax::register(m)?;
     m.add_function(wrap_pyfunction!(forecast::run_forecast, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_plan, m)?)?;

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import unspool
-from unspool import _unspool, errors
+from unspool import _unspool, errors, messages
 
 import stub
 
@@ -43,6 +43,13 @@ def test_the_room_of_jax_has_four_names_and_all_are_in_the_reference() -> None:
     page = Path(__file__).parents[3] / "docs" / "reference" / "api" / "jax.md"
     shown = re.findall(r"^::: unspool\.jax\.(\w+)$", page.read_text(), re.MULTILINE)
     assert sorted(shown) == ["SpoolAdjoint", "forget", "scan", "while_loop"]
+
+
+def test_the_room_of_messages_has_two_names_and_both_are_in_the_reference() -> None:
+    assert messages.__all__ == ["Channel", "Request"]
+    page = Path(__file__).parents[3] / "docs" / "reference" / "api" / "messages.md"
+    shown = re.findall(r"^::: unspool\.messages\.(\w+)$", page.read_text(), re.MULTILINE)
+    assert sorted(shown) == ["Channel", "Request"]
 
 
 def test_the_stub_names_every_method_and_no_other() -> None:

@@ -776,11 +776,11 @@ class Uses:
     def draw(self, core: ScheduleCore) -> None: ...
     def only_reversed(self, number: int) -> bool: ...
 
-# What `unspool.Checkpointer` is made of; its methods are in `_restart/core.py`.
+# What `unspool.Checkpointer`, `unspool.paged` and `unspool.messages` are made of.
 RestartCore: Any
-# What the arrays of `unspool.paged` are made over, and a part of it that stays.
 PagedMemory: Any
 PagedPin: Any
+MessageDevices: Any
 
 def trace_text(words: Iterable[_Word]) -> str:
     """A schedule in GPUZIP's text format, which has no tiers and no discards.

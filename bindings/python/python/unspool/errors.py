@@ -15,6 +15,7 @@ __all__ = [
     "DeviceError",
     "Error",
     "LostCheckpointError",
+    "MessageError",
     "MissingLibraryError",
     "OptionError",
     "RefusedError",
@@ -109,6 +110,15 @@ class RefusedError(Error, OSError):
 
 class ScheduleError(Error, ValueError):
     """A schedule cannot be made, or its actions break a rule; the text names the action."""
+
+
+class MessageError(Error, RuntimeError):
+    """A message between ranks could not be sent or received; the text names rank, peer and tag.
+
+    What came is damaged, out of order, not of a channel, or of another dtype or shape than the
+    array that it is received into; or the communicator has failed. The array to receive into may
+    have any values then.
+    """
 
 
 class MissingLibraryError(Error, ImportError):

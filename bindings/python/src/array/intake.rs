@@ -3,8 +3,8 @@
 
 use pyo3::prelude::*;
 
-use unspool::Spool;
 use unspool::gpu::{Gpu, device_of};
+use unspool::{Error, Spool};
 
 use super::ArrayRefusal;
 use crate::errors::from_spool;
@@ -46,17 +46,39 @@ impl PendingWork {
     }
 }
 
+/// The devices that a call may use.
+pub trait Devices {
+    /// The only one, where there is one.
+    fn own(&self) -> Option<u32>;
+
+    /// The device `ordinal`.
+    ///
+    /// # Errors
+    /// `NoDevice` and `WrongDevice`, when it cannot be used.
+    fn gpu_of(&self, ordinal: u32) -> Result<Gpu, Error>;
+}
+
+impl Devices for Spool {
+    fn own(&self) -> Option<u32> {
+        self.gpu().map(Gpu::ordinal)
+    }
+
+    fn gpu_of(&self, ordinal: u32) -> Result<Gpu, Error> {
+        Spool::gpu_of(self, ordinal)
+    }
+}
+
 /// See the module.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Intake<'a> {
-    spool: &'a Spool,
+    devices: &'a dyn Devices,
     stream: Option<usize>,
 }
 
 impl<'a> Intake<'a> {
-    /// An intake for arrays of `spool`; `stream` is what the caller gave, if he did.
-    pub fn new(spool: &'a Spool, stream: Option<usize>) -> Intake<'a> {
-        Intake { spool, stream }
+    /// An intake for arrays on `devices`; `stream` is what the caller gave, if he did.
+    pub fn new(devices: &'a dyn Devices, stream: Option<usize>) -> Intake<'a> {
+        Intake { devices, stream }
     }
 
     /// The stream that the caller gave.
@@ -66,7 +88,7 @@ impl<'a> Intake<'a> {
 
     /// Refuses arrays of another device than the spool's.
     pub(super) fn admit(&self, ordinal: u32) -> Result<(), ArrayRefusal> {
-        match self.spool.gpu().map(Gpu::ordinal) {
+        match self.devices.own() {
             Some(own) if own != ordinal => Err(ArrayRefusal::OtherDevice { ordinal, own }),
             _ => Ok(()),
         }
@@ -79,7 +101,7 @@ impl<'a> Intake<'a> {
         if let Some(given) = self.stream {
             return Ok(given);
         }
-        let gpu = self.spool.gpu_of(ordinal);
+        let gpu = self.devices.gpu_of(ordinal);
         let gpu = gpu.map_err(|cause| ArrayRefusal::Raised(from_spool(py, &cause, None)))?;
         Ok(gpu.stream().handle())
     }

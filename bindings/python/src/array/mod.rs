@@ -25,7 +25,7 @@ use unspool::Dtype;
 
 pub use cupy::stream_alive;
 pub use format::{Exporter, text as format_text};
-pub use intake::{ArrayPlace, Intake, LEGACY_STREAM, PendingWork};
+pub use intake::{ArrayPlace, Devices, Intake, LEGACY_STREAM, PendingWork};
 pub use take::{Label, is_immutable, take};
 
 use crate::strided::StridedWalk;

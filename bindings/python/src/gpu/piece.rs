@@ -3,7 +3,7 @@
 use unspool::gpu::{DeviceArray, Fence, Stream, StridedLayout};
 use unspool::{Error, RestoreTicket, SaveTicket, Spool};
 
-use crate::array::{Access, Array, PendingWork};
+use crate::array::{Access, Array, Devices, PendingWork};
 
 /// What has to happen before an array may be let go of, once its copy is enqueued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,8 +100,8 @@ impl DevicePiece {
     ///
     /// # Errors
     /// `WrongDevice`, `NoDevice`, `Device`, when it cannot be used.
-    pub fn stream(&self, spool: &Spool) -> Result<Stream, Error> {
-        let gpu = spool.gpu_of(self.array.ordinal())?;
+    pub fn stream(&self, devices: &dyn Devices) -> Result<Stream, Error> {
+        let gpu = devices.gpu_of(self.array.ordinal())?;
         // SAFETY: the stream lives as long as the call: its owner is the caller or the library of
         // the array.
         Ok(unsafe { Stream::borrow(gpu.context(), self.stream) }?)

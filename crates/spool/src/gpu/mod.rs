@@ -3,6 +3,7 @@
 mod begun;
 mod copies;
 mod idle;
+mod lone;
 mod on;
 mod scratch;
 mod small;
@@ -24,9 +25,10 @@ pub(crate) use copies::{
     send, staged, store, store_host, upload,
 };
 pub(crate) use idle::Idle;
+pub use lone::{LoneArray, LoneDecoding};
 pub use on::On;
 pub(crate) use scratch::{ScratchLease, ScratchPool};
-pub use unspool_cuda::{DeviceMemory, DeviceSpan, Fence, Stream, StridedLayout};
+pub use unspool_cuda::{DeviceMemory, DeviceSpan, Fence, PinnedMemory, Stream, StridedLayout};
 pub use unspool_tiers::{DeviceArray, GivenArray, Owner};
 
 /// A GPU and what copies of arrays on it need. Clones name the same one.
