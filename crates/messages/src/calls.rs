@@ -95,6 +95,8 @@ pub enum Does {
     CommunicatorFree,
     /// Names a communicator.
     CommunicatorName,
+    /// Gives MPI hints for a communicator, on all of its ranks.
+    CommunicatorInfo,
     /// Gives a datatype up.
     TypeFree,
 }
@@ -128,10 +130,10 @@ macro_rules! calls {
 }
 
 use Does::{
-    Abort, Cancel, Communicator, CommunicatorFree, CommunicatorName, Finalize, Init, Look,
-    LookAtSeveral, OfGroup, Pready, PreadyList, PreadyRange, PsendInit, Receive, RequestFree, Send,
-    SendInit, Start, Startall, Test, Together, TogetherInit, TypeFree, Wait, Waitall, Waitany,
-    Waitsome,
+    Abort, Cancel, Communicator, CommunicatorFree, CommunicatorInfo, CommunicatorName, Finalize,
+    Init, Look, LookAtSeveral, OfGroup, Pready, PreadyList, PreadyRange, PsendInit, Receive,
+    RequestFree, Send, SendInit, Start, Startall, Test, Together, TogetherInit, TypeFree, Wait,
+    Waitall, Waitany, Waitsome,
 };
 use Gives::{Each, EachNeighbour, Nothing, Once, RootEach, RootOnce, ToNeighbours};
 
@@ -276,6 +278,8 @@ calls! {
     Request_get_status_all LookAtSeveral, "kAfx";
     Request_get_status_any LookAtSeveral, "kAifx";
     Request_get_status_some LookAtSeveral, "kAiIx";
+
+    Comm_set_info CommunicatorInfo, "cx";
 }
 
 impl Call {

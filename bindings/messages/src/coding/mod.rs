@@ -226,6 +226,7 @@ impl Coding {
                 real(words)
             }
             Does::Communicator | Does::OfGroup => self.communicator(args, real),
+            Does::CommunicatorInfo => self.hints(args, real),
             Does::CommunicatorFree => {
                 if let Some(comm) = args.comm_there(self.mpi) {
                     let mut state = self.lock();
