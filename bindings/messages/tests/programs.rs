@@ -377,6 +377,26 @@ fn a_coded_program_gets_what_was_sent() {
 }
 
 #[test]
+fn a_coded_program_of_fortran_gets_what_was_sent() {
+    let Some(mpi) = all_mpis().into_iter().find(|mpi| mpi.compiler == "mpicc") else { return };
+    if !is_there("mpif90") {
+        return println!("skipped: no mpif90");
+    }
+    let bench = Bench::new(&mpi);
+    let program = bench.compile_by("mpif90", &source("coding08.f90"), &[]);
+    same_when_coded(&bench, &[&program]);
+    let program = bench.compile_by("mpif90", &source("coding.f90"), &[]);
+    same_when_coded(&bench, &[&program]);
+    // A request that is given up is none of the library's any more.
+    let gives_up: [&Path; 2] = [&program, Path::new("free")];
+    let plain = succeeded(bench.plain(&gives_up));
+    assert_eq!(lines(&plain), lines(&succeeded(bench.coding(&gives_up))));
+    let output = bench.coding(&[&program, Path::new("probe")]).output().unwrap();
+    let told = "rank 1: messages with rank 0 of MPI_COMM_WORLD, tag 1: MPI_Probe has found a coded";
+    assert!(!output.status.success() && said(&output).contains(told), "{}", said(&output));
+}
+
+#[test]
 fn messages_that_may_overtake_each_other_are_not_coded() {
     for mpi in all_mpis() {
         let bench = Bench::new(&mpi);

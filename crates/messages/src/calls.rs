@@ -295,11 +295,19 @@ impl Call {
         self.args.contains(['n', 'N']) && self.args.contains(['t', 'T'])
     }
 
-    /// Whether its form in Fortran has the arguments of C with a code at the end, so that it can be
-    /// listened to by the same row.
+    /// Whether its form in Fortran can be listened to by the same row: texts are passed in another
+    /// way.
     #[must_use]
     pub fn has_fortran_form(&self) -> bool {
-        !matches!(self.does, Init | CommunicatorName)
+        !matches!(self.does, CommunicatorName)
+    }
+
+    /// How many arguments that form has: those of C, without the two of the command line, and a
+    /// code.
+    #[must_use]
+    pub fn fortran_arguments(&self) -> usize {
+        let command_line = if matches!(self.does, Init) { 2 } else { 0 };
+        self.args.len() - command_line + 1
     }
 }
 

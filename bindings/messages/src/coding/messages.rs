@@ -270,9 +270,7 @@ impl Coding {
 
     /// Where the status of a call of one request goes: where the program wants it, or `room`.
     pub(super) fn status_of(&self, args: &Args, room: &mut Room) -> Status {
-        let given = args.words().last().copied().unwrap_or(0);
-        let is_ignored = given == self.mpi.abi.no_status();
-        let place = if is_ignored { room.place() } else { given as *mut u8 };
+        let place = args.status(self.mpi).map_or_else(|| room.place(), |word| word as *mut u8);
         // SAFETY: the program's own place for a status, or the room.
         unsafe { Status::at(self.mpi.abi, place) }
     }
