@@ -1,6 +1,6 @@
 //! Writes the wrappers: for each row of the table of calls its forms in C, with counts of 32 and of
-//! 64 bits, and in Fortran, with the endings that compilers give names and those of Open MPI's
-//! module `mpi_f08`.
+//! 64 bits, and in Fortran, with the endings that compilers give names and those of the module
+//! `mpi_f08`.
 
 #[allow(dead_code)]
 #[path = "../../crates/messages/src/calls.rs"]
@@ -35,16 +35,12 @@ fn write_fortran(text: &mut String, row: usize, call: &Call) {
         return;
     }
     let lower = format!("mpi_{}", call.name.to_lowercase());
-    let names = [
-        lower.clone(),
-        format!("{lower}_"),
-        format!("{lower}__"),
-        lower.to_uppercase(),
-        format!("{lower}_f08_"),
-    ];
+    let count = call.fortran_arguments();
+    let names = [lower.clone(), format!("{lower}_"), format!("{lower}__"), lower.to_uppercase()];
     for name in names {
-        wrap(text, &name, row, call.args.len() + 1, "Fortran");
+        wrap(text, &name, row, count, "Fortran { is_08: false }");
     }
+    wrap(text, &format!("{lower}_f08_"), row, count, "Fortran { is_08: true }");
 }
 
 fn wrap(text: &mut String, name: &str, row: usize, count: usize, form: &str) {

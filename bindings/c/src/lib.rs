@@ -16,6 +16,8 @@ mod checkpointer;
 mod codec;
 mod info;
 mod options;
+#[path = "../../common/panics.rs"]
+mod panics;
 mod schedule;
 mod spool;
 mod stats;

@@ -1,13 +1,12 @@
 //! What calls report: a code for programs, and a sentence for people that is kept for each thread.
 
-use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-use std::sync::Once;
 
 use unspool::{Error, ErrorKind};
+
+use crate::panics::caught;
 
 /// The codes that every function returns.
 #[repr(C)]
@@ -123,50 +122,15 @@ thread_local! {
 /// Runs the body of a function; its failure, or a panic in it, becomes a code, and its sentence is
 /// kept for this thread.
 pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
-    keep_quiet();
-    let outer = IN_CALL.try_with(|is| is.replace(true));
-    let outcome = catch_unwind(AssertUnwindSafe(body));
-    let _ = IN_CALL.try_with(|is| is.set(outer.unwrap_or(false)));
-    let failure = match outcome {
+    let failure = match caught(body) {
         Ok(Ok(())) => return UnspoolStatus::Ok as c_int,
         Ok(Err(failure)) => failure,
-        Err(panic) => Failure { status: UnspoolStatus::Internal, message: panicked(&*panic) },
+        Err(message) => Failure { status: UnspoolStatus::Internal, message },
     };
     let text = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();
     // A thread that is ending has nobody to tell.
     let _ = LAST.try_with(|last| last.replace(text));
     failure.status as c_int
-}
-
-thread_local! {
-    /// Whether this thread is in a call of this library.
-    static IN_CALL: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Keeps the standard library from printing panics that become codes. Those of a Rust program that
-/// links this library are printed as before.
-fn keep_quiet() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = take_hook();
-        set_hook(Box::new(move |info| {
-            let ours =
-                std::thread::current().name().is_some_and(|name| name.starts_with("unspool"));
-            if !ours && !IN_CALL.try_with(Cell::get).unwrap_or(false) {
-                before(info);
-            }
-        }));
-    });
-}
-
-fn panicked(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    format!(
-        "Unspool found itself in a state that must not be ({}). This is a mistake in Unspool, not \
-         in your program: please report it with this message.",
-        text.as_deref().unwrap_or("no message")
-    )
 }
 
 /// The sentence about the last call of this thread that failed; empty when none has. It is valid

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 
 use unspool_messages::calls::{CALLS, Call};
 
-use crate::abi::Handle;
+use crate::abi::{Abi, Handle};
 use crate::around::Form;
 use crate::mpi::Mpi;
 use crate::real::find_variable;
@@ -25,7 +25,14 @@ impl<'a> Args<'a> {
     }
 
     pub(crate) fn is_fortran(&self) -> bool {
-        self.form == Form::Fortran
+        matches!(self.form, Form::Fortran { .. })
+    }
+
+    /// Whether this is a call of Fortran that passes through a function of C which is listened to.
+    /// That is so with all MPIs but Open MPI. Their module `mpi_f08` calls those of its functions
+    /// that have no buffer by their names for tools.
+    pub(crate) fn is_heard_in_c(&self, abi: Abi) -> bool {
+        self.form == Form::Fortran { is_08: false } && !matches!(abi, Abi::OpenMpi { .. })
     }
 
     pub(crate) fn has(&self, letter: char) -> bool {
@@ -52,7 +59,7 @@ impl<'a> Args<'a> {
         match self.form {
             Form::C | Form::Large => Some(word as i32),
             // SAFETY: a number of the program, as its call says.
-            Form::Fortran => Some(unsafe { (word as *const i32).read_unaligned() }),
+            Form::Fortran { .. } => Some(unsafe { (word as *const i32).read_unaligned() }),
         }
     }
 
@@ -60,7 +67,7 @@ impl<'a> Args<'a> {
     pub(crate) fn count(&self, letter: char) -> Option<i64> {
         match (self.form, letter) {
             (Form::Large, _) | (Form::C, 'L') => self.word(letter).map(|word| word as i64),
-            (Form::Fortran, 'L') => {
+            (Form::Fortran { .. }, 'L') => {
                 // SAFETY: a number of the program, as its call says.
                 self.word(letter).map(|word| unsafe { (word as *const i64).read_unaligned() })
             }
@@ -95,7 +102,7 @@ impl<'a> Args<'a> {
     pub(crate) fn datatype(&self, mpi: &Mpi, letter: char) -> Option<Handle> {
         match self.form {
             Form::C | Form::Large => self.word(letter).map(|word| mpi.abi.handle(word)),
-            Form::Fortran => self.number(letter).map(|number| mpi.type_of_fortran(number)),
+            Form::Fortran { .. } => self.number(letter).map(|number| mpi.type_of_fortran(number)),
         }
     }
 
@@ -108,7 +115,7 @@ impl<'a> Args<'a> {
                 Form::C | Form::Large => {
                     Some(mpi.abi.handle_at(array + index * mpi.abi.handle_bytes()))
                 }
-                Form::Fortran => {
+                Form::Fortran { .. } => {
                     let number = (array as *const i32).add(index).read_unaligned();
                     Some(mpi.type_of_fortran(number))
                 }
@@ -120,7 +127,7 @@ impl<'a> Args<'a> {
     pub(crate) fn comm(&self, mpi: &Mpi) -> Option<Handle> {
         match self.form {
             Form::C | Form::Large => self.word('c').map(|word| mpi.abi.handle(word)),
-            Form::Fortran => self.number('c').map(|number| mpi.comm_of_fortran(number)),
+            Form::Fortran { .. } => self.number('c').map(|number| mpi.comm_of_fortran(number)),
         }
     }
 
@@ -130,7 +137,7 @@ impl<'a> Args<'a> {
         match self.form {
             // SAFETY: the program's own place for a handle, as its call says.
             Form::C | Form::Large => Some(unsafe { mpi.abi.handle_at(word) }),
-            Form::Fortran => self.number('o').map(|number| mpi.comm_of_fortran(number)),
+            Form::Fortran { .. } => self.number('o').map(|number| mpi.comm_of_fortran(number)),
         }
     }
 
@@ -141,7 +148,9 @@ impl<'a> Args<'a> {
         unsafe {
             match self.form {
                 Form::C | Form::Large => Some(mpi.abi.handle_at(word)),
-                Form::Fortran => Some(mpi.type_of_fortran((word as *const i32).read_unaligned())),
+                Form::Fortran { .. } => {
+                    Some(mpi.type_of_fortran((word as *const i32).read_unaligned()))
+                }
             }
         }
     }
@@ -149,7 +158,7 @@ impl<'a> Args<'a> {
     /// The address of what is sent. What Fortran has for `MPI_BOTTOM` is 0.
     pub(crate) fn buffer(&self) -> Option<usize> {
         let word = self.word('b')?;
-        let is_bottom = self.form == Form::Fortran && bottoms().contains(&word);
+        let is_bottom = self.is_fortran() && bottoms().contains(&word);
         Some(if is_bottom { 0 } else { word })
     }
 
@@ -157,7 +166,7 @@ impl<'a> Args<'a> {
     pub(crate) fn is_in_place(&self, mpi: &Mpi) -> bool {
         match self.form {
             Form::C | Form::Large => self.word('b') == Some(mpi.abi.in_place()),
-            Form::Fortran => self.word('b').is_some_and(|word| in_places().contains(&word)),
+            Form::Fortran { .. } => self.word('b').is_some_and(|word| in_places().contains(&word)),
         }
     }
 
@@ -166,7 +175,7 @@ impl<'a> Args<'a> {
         if let Some(word) = self.word('v') {
             return match self.form {
                 Form::C | Form::Large => Some(mpi.abi.handle(word) as u64),
-                Form::Fortran => self.number('v').map(fortran_request),
+                Form::Fortran { .. } => self.number('v').map(|number| fortran_request(mpi, number)),
             };
         }
         self.word('q').filter(|word| *word != 0).map(|word| self.request_from(mpi, word, 0))
@@ -188,7 +197,9 @@ impl<'a> Args<'a> {
                 Form::C | Form::Large => {
                     mpi.abi.handle_at(array + index * mpi.abi.handle_bytes()) as u64
                 }
-                Form::Fortran => fortran_request((array as *const i32).add(index).read_unaligned()),
+                Form::Fortran { .. } => {
+                    fortran_request(mpi, (array as *const i32).add(index).read_unaligned())
+                }
             }
         }
     }
@@ -209,7 +220,7 @@ impl<'a> Args<'a> {
 
     /// An index as C counts.
     pub(crate) fn as_in_c(&self, index: i32) -> i32 {
-        index - i32::from(self.form == Form::Fortran)
+        index - i32::from(self.is_fortran())
     }
 
     /// One of the first two arguments, as a number: the ends of a range.
@@ -217,7 +228,7 @@ impl<'a> Args<'a> {
         match self.form {
             Form::C | Form::Large => self.words[place] as i32,
             // SAFETY: a number of the program, as its call says.
-            Form::Fortran => unsafe { (self.words[place] as *const i32).read_unaligned() },
+            Form::Fortran { .. } => unsafe { (self.words[place] as *const i32).read_unaligned() },
         }
     }
 
@@ -229,11 +240,63 @@ impl<'a> Args<'a> {
         Some(text.to_string_lossy().into_owned())
     }
 
+    /// The numbers that Fortran has for the request of a call, or for those of an array.
+    pub(crate) fn fortran_requests(&self, count: usize) -> impl Iterator<Item = i32> {
+        let (word, count) = match self.word('A') {
+            Some(array) => (array, count),
+            None => (self.word('q').or_else(|| self.word('v')).unwrap_or(0), 1),
+        };
+        let count = if word == 0 { 0 } else { count };
+        // SAFETY: the program's own requests, as many as its call says.
+        (0..count).map(move |at| unsafe { (word as *const i32).add(at).read_unaligned() })
+    }
+
+    /// The address that an argument of Fortran is, as C writes it.
+    pub(crate) fn address_in_c(&self, mpi: &Mpi, place: usize) -> usize {
+        let word = self.words[place];
+        match () {
+            () if bottoms().contains(&word) => 0,
+            () if ignored().contains(&word) => mpi.abi.no_status(),
+            () => word,
+        }
+    }
+
+    /// Where the status of a call of one request goes; `None` when the program wants none.
+    pub(crate) fn status(&self, mpi: &Mpi) -> Option<usize> {
+        let word = self.words[self.status_at()];
+        let is_ignored = match self.form {
+            Form::C | Form::Large => word == mpi.abi.no_status(),
+            Form::Fortran { .. } => ignored().contains(&word),
+        };
+        (!is_ignored).then_some(word)
+    }
+
+    /// The place of the status, which is the last argument of C.
+    pub(crate) fn status_at(&self) -> usize {
+        self.call.args.len() - 1
+    }
+
+    /// Writes a number to where an argument of Fortran says, or to one of the places from there on.
+    pub(crate) fn put(&self, letter: char, at: usize, number: i32) {
+        if let Some(word) = self.address(letter) {
+            // SAFETY: the program's own place for what the call gives.
+            unsafe { (word as *mut i32).add(at).write_unaligned(number) };
+        }
+    }
+
+    /// Writes the code of a call of Fortran, where the program wants it.
+    pub(crate) fn put_code(&self, code: i32) {
+        if let Some(word) = self.words.last().filter(|word| **word != 0) {
+            // SAFETY: the program's own place for the code.
+            unsafe { (*word as *mut i32).write_unaligned(code) };
+        }
+    }
+
     /// Whether the call succeeded: Fortran writes the code to its last argument, if there is one.
     pub(crate) fn succeeded(&self, code: i32) -> bool {
         match self.form {
             Form::C | Form::Large => code == 0,
-            Form::Fortran => match self.words.last() {
+            Form::Fortran { .. } => match self.words.last() {
                 // SAFETY: the program's own place for the code.
                 Some(place) if *place != 0 => unsafe { *(*place as *const i32) == 0 },
                 _ => true,
@@ -242,13 +305,14 @@ impl<'a> Args<'a> {
     }
 }
 
-/// A request of Fortran, apart from those of C.
-fn fortran_request(number: i32) -> u64 {
-    u64::from(number as u32) | 1 << 63
+/// A request of Fortran: apart from those of C, but where both have the same numbers.
+fn fortran_request(mpi: &Mpi, number: i32) -> u64 {
+    let apart = u64::from(mpi.abi != Abi::Mpich) << 63;
+    u64::from(number as u32) | apart
 }
 
-/// The addresses of Open MPI's variable of Fortran with this name, by the endings of compilers.
-fn variables(names: [&CStr; 3]) -> Vec<usize> {
+/// The addresses of MPI's variables of Fortran with these names, by the endings of compilers.
+fn variables<const N: usize>(names: [&CStr; N]) -> Vec<usize> {
     let found = names.map(|name| find_variable(name) as usize);
     found.into_iter().filter(|address| *address != 0).collect()
 }
@@ -256,6 +320,22 @@ fn variables(names: [&CStr; 3]) -> Vec<usize> {
 fn bottoms() -> &'static [usize] {
     static FOUND: std::sync::OnceLock<Vec<usize>> = std::sync::OnceLock::new();
     let names = [c"mpi_fortran_bottom_", c"mpi_fortran_bottom", c"mpi_fortran_bottom__"];
+    FOUND.get_or_init(|| variables(names))
+}
+
+/// What Fortran has for `MPI_STATUS_IGNORE` and `MPI_STATUSES_IGNORE`.
+fn ignored() -> &'static [usize] {
+    static FOUND: std::sync::OnceLock<Vec<usize>> = std::sync::OnceLock::new();
+    let names = [
+        c"mpi_fortran_status_ignore_",
+        c"mpi_fortran_status_ignore",
+        c"mpi_fortran_status_ignore__",
+        c"mpi_fortran_statuses_ignore_",
+        c"mpi_fortran_statuses_ignore",
+        c"mpi_fortran_statuses_ignore__",
+        c"MPIR_F08_MPI_STATUS_IGNORE_OBJ",
+        c"MPIR_F08_MPI_STATUSES_IGNORE_OBJ",
+    ];
     FOUND.get_or_init(|| variables(names))
 }
 

@@ -10,7 +10,6 @@ use std::time::Instant;
 use unspool_messages::calls::Does;
 use unspool_messages::part::Ending;
 
-use crate::abi::Abi;
 use crate::args::Args;
 use crate::coding;
 use crate::file::{Settings, tell};
@@ -22,7 +21,10 @@ use crate::recorder::{Looked, Recorder};
 pub(crate) enum Form {
     C,
     Large,
-    Fortran,
+    /// `is_08`: of the module `mpi_f08`.
+    Fortran {
+        is_08: bool,
+    },
 }
 
 /// Whether this process records. Nothing leads back from `Off`.
@@ -106,8 +108,7 @@ fn before(args: &Args) -> Option<Looked> {
             *state = State::Off;
             return None;
         }
-        // The Fortran of the others is written in their C, where it is heard.
-        _ if args.is_fortran() && !matches!(recorder.mpi.abi, Abi::OpenMpi { .. }) => return None,
+        _ if args.is_heard_in_c(recorder.mpi.abi) => return None,
         _ => {}
     }
     let mut looked = recorder.before(args);

@@ -111,7 +111,10 @@ impl Comms {
         let id = number(&[id, ordinal, u64::from(by_all), those]);
         let known = match same {
             Some(same) => {
-                let index = part.comm(&Comm { id, size: same.size, name: name.clone() });
+                // What is being made while the call goes on is not asked yet, nor ever coded.
+                let plain = call.at('q').is_none() && mpi.is_plain(new);
+                let one = Comm { id, size: same.size, name: name.clone(), plain };
+                let index = part.comm(&one);
                 Some(Known { index, id, name, made: 0, ..same })
             }
             None => self.entry(mpi, part, new, (peers, is_inter), id, name),
@@ -135,6 +138,14 @@ impl Comms {
         }
     }
 
+    /// Looks again at what the program has allowed MPI to do on a communicator.
+    pub(crate) fn hinted(&mut self, mpi: &Mpi, part: &mut Part, handle: Handle) {
+        let index = self.get(mpi, part, handle).map(|known| known.index);
+        if let Some(index) = index.filter(|_| mpi.is_plain(handle)) {
+            part.keep_plain(index);
+        }
+    }
+
     /// Forgets a communicator that the program gives up: another may get its handle.
     pub(crate) fn forget(&mut self, handle: Handle) {
         self.known.remove(&handle);
@@ -154,7 +165,8 @@ impl Comms {
         let is_same = peers.iter().enumerate().all(|(rank, peer)| *peer == rank as i32);
         let peers = peers.iter().map(|peer| u32::try_from(*peer).unwrap_or(Key::OUTSIDE));
         let peers = (!is_same).then(|| peers.collect());
-        let index = part.comm(&Comm { id, size, name: name.clone() });
+        let plain = mpi.is_plain(handle);
+        let index = part.comm(&Comm { id, size, name: name.clone(), plain });
         Some(Known { index, size, is_inter, rank, id, name, peers, made: 0, neighbours: None })
     }
 }

@@ -94,16 +94,19 @@ fn take_blocks(file: &File, length: usize) -> io::Result<()> {
 
 /// The name of this machine.
 pub(crate) fn host() -> String {
-    let mut name = [0_u8; 64];
+    // Linux has names of up to 64 bytes, and a zero byte after them.
+    let mut name = [0_u8; 65];
     // SAFETY: room of that length.
-    let code = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    let code = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) };
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
     if code == 0 { String::from_utf8_lossy(&name[..end]).into_owned() } else { String::new() }
 }
 
 /// Tells the user why nothing is recorded here. There is nobody else to tell.
 pub(crate) fn tell(what: &str) {
-    let _nobody = writeln!(io::stderr(), "unspool-messages: {what}");
+    // One write, as other ranks may write there too.
+    let line = format!("unspool-messages: {what}\n");
+    let _nobody = io::stderr().write_all(line.as_bytes());
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! what cannot be carried out is refused with an error of MPI, as such a program would refuse it
 //! itself.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use unspool_messages::calls::{CALLS, Does, Gives};
@@ -13,7 +13,7 @@ use crate::abi::Abi;
 use crate::args::Args;
 use crate::around::Form;
 use crate::mpi::Mpi;
-use crate::real::find;
+use crate::real::{function, pass};
 
 /// Bytes of arrays that are kept for calls which may look at them after they have returned.
 const MOST_KEPT: usize = 16 << 20;
@@ -24,20 +24,19 @@ pub(crate) fn missing(form: Form, row: usize, words: &[usize]) -> c_int {
     let Some(mpi) = Mpi::running() else { return OTHER };
     let done = match form {
         Form::Large => narrowed(mpi, row, words),
-        Form::C | Form::Fortran => None,
+        Form::C | Form::Fortran { .. } => None,
     };
     done.unwrap_or(if mpi.abi == Abi::Mpich { OTHER_OF_MPICH } else { OTHER })
 }
 
 /// `MPI_ERR_OTHER`.
-const OTHER: c_int = 16;
+pub(crate) const OTHER: c_int = 16;
 const OTHER_OF_MPICH: c_int = 15;
 
 /// Calls the form with counts of 32 bits; `None` when one does not fit.
 fn narrowed(mpi: &Mpi, row: usize, words: &[usize]) -> Option<c_int> {
     let call = &CALLS[row];
-    let name = CString::new(format!("MPI_{}", call.name)).ok()?;
-    let real = find(&name);
+    let real = function(row);
     if real.is_null() {
         return None;
     }
@@ -68,7 +67,7 @@ fn narrowed(mpi: &Mpi, row: usize, words: &[usize]) -> Option<c_int> {
         }
         std::mem::forget(arrays);
     }
-    Some(pass(real, &words))
+    pass(real, &words)
 }
 
 /// How many entries an array of counts has on this rank; `None` where it has no meaning.
@@ -92,50 +91,9 @@ fn array(address: usize, count: usize) -> Option<Vec<i32>> {
     (0..count).map(|index| i32::try_from(entry(index)).ok()).collect()
 }
 
-/// Calls a function with as many arguments as there are.
-fn pass(real: *mut c_void, words: &[usize]) -> c_int {
-    macro_rules! with {
-        ($([$($word:ident)*])*) => {
-            match words {
-                $([$($word),*] => {
-                    type Real = unsafe extern "C" fn($(with!(@ $word)),*) -> c_int;
-                    // SAFETY: a function of MPI with as many arguments as there are words, each of
-                    // which fills a register or a slot of the stack.
-                    unsafe { std::mem::transmute::<*mut c_void, Real>(real)($(*$word),*) }
-                })*
-                _ => OTHER,
-            }
-        };
-        (@ $word:ident) => { usize };
-    }
-    with! {
-        [a b c d]
-        [a b c d e]
-        [a b c d e f]
-        [a b c d e f g]
-        [a b c d e f g h]
-        [a b c d e f g h i]
-        [a b c d e f g h i j]
-        [a b c d e f g h i j k]
-        [a b c d e f g h i j k l]
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::ffi::c_int;
-
-    use super::{array, pass};
-
-    unsafe extern "C" fn add(a: c_int, b: c_int, c: c_int, d: c_int, e: c_int) -> c_int {
-        a + 10 * b + 100 * c + 1000 * d + 10_000 * e
-    }
-
-    #[test]
-    fn arguments_are_passed_in_their_places() {
-        assert_eq!(pass(add as *mut _, &[1, 2, 3, 4, 5]), 54321);
-        assert_eq!(pass(add as *mut _, &[1]), super::OTHER);
-    }
+    use super::array;
 
     #[test]
     fn numbers_that_do_not_fit_are_refused() {

@@ -71,6 +71,9 @@ functions! {
     comm_remote_size c"PMPI_Comm_remote_size" (Handle, *mut c_int);
     comm_group c"PMPI_Comm_group" (Handle, *mut Handle);
     comm_remote_group c"PMPI_Comm_remote_group" (Handle, *mut Handle);
+    comm_get_info c"PMPI_Comm_get_info" (Handle, *mut Handle);
+    info_get c"PMPI_Info_get" (Handle, *const c_char, c_int, *mut c_char, *mut c_int);
+    info_free c"PMPI_Info_free" (*mut Handle);
     group_free c"PMPI_Group_free" (*mut Handle);
     group_translate c"PMPI_Group_translate_ranks" (Handle, c_int, *const c_int, Handle, *mut c_int);
     topo_test c"PMPI_Topo_test" (Handle, *mut c_int);
@@ -95,6 +98,9 @@ functions! {
         (*const c_void, c_int, Handle, *mut c_void, c_int, *mut c_int, Handle);
     pack_size c"PMPI_Pack_size" (c_int, Handle, Handle, *mut c_int);
 }
+
+/// The hints of a communicator that rule coding out where they are set.
+const HINTS: [&CStr; 2] = [c"mpi_assert_allow_overtaking", c"mpi_assert_exact_length"];
 
 /// Calls a function with these arguments and says whether it is there and has succeeded.
 macro_rules! ok {
@@ -162,6 +168,25 @@ impl Mpi {
         let done = ok!(self, group_translate, group_handle, size, ranks.0, world_handle, ranks.1);
         let _freed = ok!(self, group_free, &raw mut group) && ok!(self, group_free, &raw mut world);
         done.then_some((peers, inter != 0))
+    }
+
+    /// Whether the program has allowed MPI to match the messages of this communicator in another
+    /// order, or has promised that receives have exactly the room of their messages: coding rests
+    /// on that order, and gives receives more room.
+    pub(crate) fn is_plain(&self, comm: Handle) -> bool {
+        let mut info = 0;
+        if !ok!(self, comm_get_info, comm, &raw mut info) {
+            return false;
+        }
+        let hints = self.abi.handle(info);
+        let given = HINTS.iter().any(|hint| {
+            let (mut text, mut found) = ([0_u8; 8], 0);
+            let room = (text.as_mut_ptr().cast(), text.len() as c_int - 1);
+            let known = ok!(self, info_get, hints, hint.as_ptr(), room.1, room.0, &raw mut found);
+            known && found != 0 && text.starts_with(b"true\0")
+        });
+        let _freed = ok!(self, info_free, &raw mut info);
+        given
     }
 
     /// How many neighbours this rank receives from.

@@ -4,17 +4,22 @@
 //! do.
 
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use unspool_messages::calls::CALLS;
 
 /// A function that a wrapper passes calls on to.
 pub(crate) struct Real {
     name: &'static CStr,
     place: AtomicPtr<c_void>,
+    /// How many libraries had been loaded when it was looked for in vain.
+    missed: AtomicU64,
 }
 
 impl Real {
     pub(crate) const fn new(name: &'static CStr) -> Real {
-        Real { name, place: AtomicPtr::new(std::ptr::null_mut()) }
+        Real { name, place: AtomicPtr::new(std::ptr::null_mut()), missed: AtomicU64::new(0) }
     }
 
     /// Its address; null when this MPI does not have it.
@@ -23,8 +28,16 @@ impl Real {
         if !known.is_null() {
             return known;
         }
+        let loads = loads();
+        if self.missed.load(Ordering::Acquire) == loads {
+            return known;
+        }
         let found = find(self.name);
-        self.place.store(found, Ordering::Release);
+        if found.is_null() {
+            self.missed.store(loads, Ordering::Release);
+        } else {
+            self.place.store(found, Ordering::Release);
+        }
         found
     }
 }
@@ -129,4 +142,76 @@ pub(crate) fn loads() -> u64 {
     // SAFETY: `look` takes the number, which lives until this returns.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut count).cast()) };
     count
+}
+
+/// The function of C with counts of 32 bits in this row of the table of calls, beyond the wrappers;
+/// null when this MPI does not have it.
+pub(crate) fn function(row: usize) -> *mut c_void {
+    static FOUND: [OnceLock<usize>; CALLS.len()] = [const { OnceLock::new() }; CALLS.len()];
+    let look = || {
+        let name = CString::new(format!("MPI_{}", CALLS[row].name));
+        name.map_or(0, |name| find(&name) as usize)
+    };
+    *FOUND[row].get_or_init(look) as *mut c_void
+}
+
+/// Calls a function of MPI with as many arguments as there are; `None` where none has as many.
+pub(crate) fn pass(real: *mut c_void, words: &[usize]) -> Option<c_int> {
+    macro_rules! with {
+        ($([$($word:ident)*])*) => {
+            match words {
+                $([$($word),*] => {
+                    type Real = unsafe extern "C" fn($(with!(@ $word)),*) -> c_int;
+                    // SAFETY: a function of MPI with as many arguments as there are words, each of
+                    // which fills a register or a slot of the stack.
+                    Some(unsafe { std::mem::transmute::<*mut c_void, Real>(real)($(*$word),*) })
+                })*
+                _ => None,
+            }
+        };
+        (@ $word:ident) => { usize };
+    }
+    with! {
+        [a]
+        [a b]
+        [a b c]
+        [a b c d]
+        [a b c d e]
+        [a b c d e f]
+        [a b c d e f g]
+        [a b c d e f g h]
+        [a b c d e f g h i]
+        [a b c d e f g h i j]
+        [a b c d e f g h i j k]
+        [a b c d e f g h i j k l]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_int;
+    use std::sync::atomic::Ordering;
+
+    use super::{Real, loads, pass};
+
+    #[test]
+    fn what_is_not_there_is_looked_for_again_when_a_library_was_loaded() {
+        let real = Real::new(c"unspool_has_no_such_function");
+        assert!(real.get().is_null());
+        assert_eq!(real.missed.load(Ordering::Acquire), loads());
+        // As if that had been before the library with the function was loaded.
+        let loaded_since = Real::new(c"getpid");
+        loaded_since.missed.store(loads() - 1, Ordering::Release);
+        assert!(!loaded_since.get().is_null());
+    }
+
+    unsafe extern "C" fn add(a: c_int, b: c_int, c: c_int, d: c_int, e: c_int) -> c_int {
+        a + 10 * b + 100 * c + 1000 * d + 10_000 * e
+    }
+
+    #[test]
+    fn arguments_are_passed_in_their_places() {
+        assert_eq!(pass(add as *mut _, &[1, 2, 3, 4, 5]), Some(54321));
+        assert_eq!(pass(add as *mut _, &[]), None);
+    }
 }

@@ -192,6 +192,11 @@ impl Recorder {
                     self.comms.rename(mpi, &mut self.part, comm, &name);
                 }
             }
+            Does::CommunicatorInfo => {
+                if let Some(comm) = args.comm(mpi) {
+                    self.comms.hinted(mpi, &mut self.part, comm);
+                }
+            }
             _ => {
                 for request in completed(args, looked.requests) {
                     self.part.event(&Event { request, ..event });

@@ -377,6 +377,62 @@ fn a_coded_program_gets_what_was_sent() {
 }
 
 #[test]
+fn a_coded_program_of_fortran_gets_what_was_sent() {
+    let Some(mpi) = all_mpis().into_iter().find(|mpi| mpi.compiler == "mpicc") else { return };
+    if !is_there("mpif90") {
+        return println!("skipped: no mpif90");
+    }
+    let bench = Bench::new(&mpi);
+    let program = bench.compile_by("mpif90", &source("coding08.f90"), &[]);
+    same_when_coded(&bench, &[&program]);
+    let program = bench.compile_by("mpif90", &source("coding.f90"), &[]);
+    same_when_coded(&bench, &[&program]);
+    // A request that is given up is none of the library's any more.
+    let gives_up: [&Path; 2] = [&program, Path::new("free")];
+    let plain = succeeded(bench.plain(&gives_up));
+    assert_eq!(lines(&plain), lines(&succeeded(bench.coding(&gives_up))));
+    let output = bench.coding(&[&program, Path::new("probe")]).output().unwrap();
+    let told = "rank 1: messages with rank 0 of MPI_COMM_WORLD, tag 1: MPI_Probe has found a coded";
+    assert!(!output.status.success() && said(&output).contains(told), "{}", said(&output));
+}
+
+#[test]
+fn messages_that_may_overtake_each_other_are_not_coded() {
+    for mpi in all_mpis() {
+        let bench = Bench::new(&mpi);
+        let program = bench.compile("hints.c");
+        let plain = lines(&succeeded(bench.plain(&[&program])));
+        let coded_of = |how: &str| {
+            let output = succeeded(bench.coding(&[&program, Path::new(how)]));
+            assert_eq!(lines(&output), plain, "{}", said(&output));
+            coded(&output)
+        };
+        // The record shows it: neither run codes what is sent there.
+        for how in ["dup", "set", "late"] {
+            let recorded = succeeded(bench.recording(&[&program, Path::new(how)]));
+            assert_eq!(lines(&recorded), plain);
+            let (run, _) = bench.read();
+            for rank in &run.ranks {
+                let loose = rank.comms.iter().filter(|comm| comm.plain);
+                assert!(loose.map(|comm| &comm.name).eq(["dup_with_info 2 of MPI_COMM_WORLD"]));
+            }
+            assert_eq!(coded_of(how), (40, 40), "{how}");
+            assert_eq!(coded_of(""), (40, 40), "{how}");
+        }
+        // The record does not show it.
+        succeeded(bench.recording(&[&program]));
+        assert_eq!(coded_of(""), (80, 80));
+        assert_eq!(coded_of("dup"), (40, 40));
+        for how in ["set", "late"] {
+            let output = bench.coding(&[&program, Path::new(how)]).output().unwrap();
+            let told = "sets mpi_assert_allow_overtaking or mpi_assert_exact_length on \
+                        dup_with_info 2 of MPI_COMM_WORLD";
+            assert!(!output.status.success() && said(&output).contains(told), "{}", said(&output));
+        }
+    }
+}
+
+#[test]
 fn a_coded_program_of_mpi4py_gets_what_was_sent() {
     let Ok(folder) = std::env::var("UNSPOOL_TEST_PEERS") else {
         return println!("skipped: no UNSPOOL_TEST_PEERS with mpi4py");
@@ -537,9 +593,9 @@ fn a_file_that_is_no_run_is_refused_with_its_reason() {
     let path = folder.path().join("run.msg");
     for (bytes, told) in [
         (&b"#!/bin/sh\n"[..], "it is not a file that `unspool-messages record`"),
-        (b"UNSPMSG\n\x01\0\0\0", "its end is missing"),
+        (b"UNSPMSG\n\x02\0\0\0", "its end is missing"),
         (b"UNSPMSG\n\x09\0\0\0", "it is of version 9"),
-        (&[b"UNSPMSG\n\x01\0\0\0".as_slice(), &[0; 64]].concat(), "it is damaged"),
+        (&[b"UNSPMSG\n\x02\0\0\0".as_slice(), &[0; 64]].concat(), "it is damaged"),
     ] {
         fs::write(&path, bytes).unwrap();
         let output = Command::new(COMMAND).arg("report").arg(&path).output().unwrap();

@@ -23,7 +23,7 @@ fn written(steps: u64) -> Vec<u8> {
             ending: Ending::Finalized,
             wall_ns: 1,
             calls: vec![],
-            comms: vec![Comm { id: 1, size: 2, name: "MPI_COMM_WORLD".into() }],
+            comms: vec![Comm { id: 1, size: 2, name: "MPI_COMM_WORLD".into(), plain: false }],
             channels: vec![],
             sent: Duplicates::default(),
             received: Duplicates::default(),

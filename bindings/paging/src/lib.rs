@@ -23,6 +23,8 @@ mod memory;
 mod next;
 mod pages;
 mod settings;
+#[path = "../../common/size.rs"]
+mod size;
 mod table;
 
 /// Called before `main`.

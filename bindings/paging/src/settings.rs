@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use unspool_codec::{Bound, Dtype, Outer};
 use unspool_paging::{Coding, PagingError, PagingOptions};
 
+use crate::size::size;
+
 /// The variable that the words are handed on in, one a line.
 pub(crate) const VARIABLE: &str = "UNSPOOL_PAGING";
 
@@ -189,24 +191,6 @@ fn coding(codec: &str, bound: Option<&str>, has_dtype: bool) -> Result<Coding, S
         "none" => Ok(Coding::Raw),
         _ => Err(format!("--codec {codec}: give lossless, lz4, zstd or none.")),
     }
-}
-
-/// Reads a number of bytes, such as `16MiB` or `1000`.
-fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a size: write it as `256MiB`, `4GiB` or `1000`.");
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let scale: u64 = match unit {
-        "" | "B" => 1,
-        "kB" => 1000,
-        "KiB" => 1 << 10,
-        "MB" => 1_000_000,
-        "MiB" => 1 << 20,
-        "GB" => 1_000_000_000,
-        "GiB" => 1 << 30,
-        _ => return Err(wrong()),
-    };
-    number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale)).ok_or_else(wrong)
 }
 
 #[cfg(test)]

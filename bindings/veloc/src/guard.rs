@@ -1,15 +1,14 @@
 //! What every function of the interface does: it takes the one client of the process, prints what
 //! went wrong, and lets no panic out.
 
-use std::any::Any;
-use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::client::Client;
 use crate::console::Console;
+use crate::panics::caught;
 
 /// The codes of the interface.
 pub(crate) const SUCCESS: c_int = 0;
@@ -17,11 +16,6 @@ pub(crate) const FAILURE: c_int = -1;
 
 /// The client of this process.
 static CLIENT: Mutex<Option<Client>> = Mutex::new(None);
-
-thread_local! {
-    /// Whether this thread is in a call of this library.
-    static IN_CALL: Cell<bool> = const { Cell::new(false) };
-}
 
 fn client() -> MutexGuard<'static, Option<Client>> {
     CLIENT.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,19 +37,15 @@ pub(crate) fn with_place(
     call: &str,
     body: impl FnOnce(&mut Option<Client>) -> Result<c_int, String>,
 ) -> c_int {
-    keep_quiet();
-    let outer = IN_CALL.try_with(|is| is.replace(true));
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
+    let outcome = caught(|| {
         let mut place = client();
         let console = place.as_ref().map_or_else(Console::default, |client| client.console.clone());
         body(&mut place).unwrap_or_else(|why| {
             console.say(&format!("{call}: {why}"));
             FAILURE
         })
-    }));
-    let _ = IN_CALL.try_with(|is| is.set(outer.unwrap_or(false)));
-    outcome.unwrap_or_else(|panic| {
-        let text = panicked(&*panic);
+    });
+    outcome.unwrap_or_else(|text| {
         // Whatever it is that panicked, it is not to do so here again.
         let _ = catch_unwind(|| Console::default().say(&format!("{call}: {text}")));
         FAILURE
@@ -86,31 +76,6 @@ pub(crate) fn drain_at_exit() {
         // nothing is drained.
         unsafe { libc::atexit(drain) };
     });
-}
-
-/// Keeps the standard library from printing panics that become lines of ours.
-fn keep_quiet() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = take_hook();
-        set_hook(Box::new(move |info| {
-            let ours =
-                std::thread::current().name().is_some_and(|name| name.starts_with("unspool"));
-            if !ours && !IN_CALL.try_with(Cell::get).unwrap_or(false) {
-                before(info);
-            }
-        }));
-    });
-}
-
-fn panicked(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    format!(
-        "Unspool found itself in a state that must not be ({}). This is a mistake in Unspool, not \
-         in your program: please report it with this line.",
-        text.as_deref().unwrap_or("no message")
-    )
 }
 
 /// The text at `pointer`; `what` names the argument.

@@ -23,6 +23,8 @@ mod mpi;
 mod names;
 mod open;
 mod order;
+#[path = "../../common/panics.rs"]
+mod panics;
 mod parts;
 mod persistent;
 mod regions;

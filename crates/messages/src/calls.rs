@@ -95,6 +95,8 @@ pub enum Does {
     CommunicatorFree,
     /// Names a communicator.
     CommunicatorName,
+    /// Gives MPI hints for a communicator, on all of its ranks.
+    CommunicatorInfo,
     /// Gives a datatype up.
     TypeFree,
 }
@@ -128,10 +130,10 @@ macro_rules! calls {
 }
 
 use Does::{
-    Abort, Cancel, Communicator, CommunicatorFree, CommunicatorName, Finalize, Init, Look,
-    LookAtSeveral, OfGroup, Pready, PreadyList, PreadyRange, PsendInit, Receive, RequestFree, Send,
-    SendInit, Start, Startall, Test, Together, TogetherInit, TypeFree, Wait, Waitall, Waitany,
-    Waitsome,
+    Abort, Cancel, Communicator, CommunicatorFree, CommunicatorInfo, CommunicatorName, Finalize,
+    Init, Look, LookAtSeveral, OfGroup, Pready, PreadyList, PreadyRange, PsendInit, Receive,
+    RequestFree, Send, SendInit, Start, Startall, Test, Together, TogetherInit, TypeFree, Wait,
+    Waitall, Waitany, Waitsome,
 };
 use Gives::{Each, EachNeighbour, Nothing, Once, RootEach, RootOnce, ToNeighbours};
 
@@ -276,6 +278,8 @@ calls! {
     Request_get_status_all LookAtSeveral, "kAfx";
     Request_get_status_any LookAtSeveral, "kAifx";
     Request_get_status_some LookAtSeveral, "kAiIx";
+
+    Comm_set_info CommunicatorInfo, "cx";
 }
 
 impl Call {
@@ -291,11 +295,19 @@ impl Call {
         self.args.contains(['n', 'N']) && self.args.contains(['t', 'T'])
     }
 
-    /// Whether its form in Fortran has the arguments of C with a code at the end, so that it can be
-    /// listened to by the same row.
+    /// Whether its form in Fortran can be listened to by the same row: texts are passed in another
+    /// way.
     #[must_use]
     pub fn has_fortran_form(&self) -> bool {
-        !matches!(self.does, Init | CommunicatorName)
+        !matches!(self.does, CommunicatorName)
+    }
+
+    /// How many arguments that form has: those of C, without the two of the command line, and a
+    /// code.
+    #[must_use]
+    pub fn fortran_arguments(&self) -> usize {
+        let command_line = if matches!(self.does, Init) { 2 } else { 0 };
+        self.args.len() - command_line + 1
     }
 }
 

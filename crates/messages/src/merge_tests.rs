@@ -20,7 +20,7 @@ fn who(rank: u32, started_unix_ns: u64) -> Identity {
 fn part_of(rank: u32) -> Vec<u8> {
     let mut words = vec![0; LIMITS.words()];
     let mut part = Part::begin(&mut words, LIMITS, &who(rank, 10));
-    let comm = part.comm(&Comm { id: 5, size: 3, name: "MPI_COMM_WORLD".into() });
+    let comm = part.comm(&Comm { id: 5, size: 3, name: "MPI_COMM_WORLD".into(), plain: false });
     let key = Key {
         comm,
         what: What::Messages,

@@ -17,7 +17,7 @@ use crate::hash::Quickly;
 use crate::wire::wire;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"UNSPPART");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const HEADER: usize = 64;
 /// Words of the header that are written once, then their checksum.
 const FIXED: usize = 40;
@@ -141,9 +141,11 @@ pub struct Comm {
     pub size: u32,
     /// What it is called.
     pub name: String,
+    /// Whether MPI may do with its messages what coding rules out, as the program has allowed it.
+    pub plain: bool,
 }
 
-wire!(Comm { id, size, name });
+wire!(Comm { id, size, name, plain });
 
 /// The number of the communicator with this index in the table of a rank; 0 when it is not there.
 pub(crate) fn number_of(comms: &[Comm], index: u16) -> u64 {
@@ -208,6 +210,7 @@ impl<'a> Part<'a> {
         words[0] = if full { 0 } else { comm.id };
         words[1] = if full { 0 } else { u64::from(comm.size) };
         put_text(&mut words[2..2 + NAME / 8], if full { "all further ones" } else { &comm.name });
+        words[2 + NAME / 8] = u64::from(comm.plain);
         self.words[at::COMMS] = index as u64 + 1;
         index as u16
     }
@@ -218,6 +221,12 @@ impl<'a> Part<'a> {
         if usize::from(comm) + 1 < self.limits.comms {
             put_text(&mut self.words[row + 2..row + 2 + NAME / 8], name);
         }
+    }
+
+    /// Says that the messages of a communicator are not to be coded.
+    pub fn keep_plain(&mut self, comm: u16) {
+        let row = self.limits.comms_at() + usize::from(comm) * COMM;
+        self.words[row + 2 + NAME / 8] = 1;
     }
 
     /// The row of a channel, and how many messages were counted in it.
@@ -475,7 +484,8 @@ fn identity(words: &[u64]) -> Identity {
 }
 
 fn comm_of(row: &[u64]) -> Comm {
-    Comm { id: row[0], size: row[1] as u32, name: text(&row[2..2 + NAME / 8]) }
+    let (name, plain) = (text(&row[2..2 + NAME / 8]), row[2 + NAME / 8] != 0);
+    Comm { id: row[0], size: row[1] as u32, name, plain }
 }
 
 fn payload_of(row: &[u64]) -> Payload {

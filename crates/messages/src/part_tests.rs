@@ -46,7 +46,7 @@ fn bytes(words: &[u64]) -> Vec<u8> {
 fn after(limits: Limits, work: impl FnOnce(&mut Part)) -> Found {
     let mut words = vec![0; limits.words()];
     let mut part = Part::begin(&mut words, limits, &who());
-    part.comm(&Comm { id: 9, size: 5, name: "MPI_COMM_WORLD".into() });
+    part.comm(&Comm { id: 9, size: 5, name: "MPI_COMM_WORLD".into(), plain: false });
     work(&mut part);
     read(&bytes(&words)).unwrap()
 }
@@ -110,7 +110,7 @@ fn long_names_are_cut_between_letters() {
     }
     let name = format!("a{}", "é".repeat(40));
     let found = after(LIMITS, |part| {
-        part.comm(&Comm { id: 1, size: 2, name: name.clone() });
+        part.comm(&Comm { id: 1, size: 2, name: name.clone(), plain: false });
     });
     assert_eq!(found.comms[1].name, name[..63]);
 }
@@ -118,12 +118,14 @@ fn long_names_are_cut_between_letters() {
 #[test]
 fn communicators_without_a_row_share_the_last() {
     let found = after(LIMITS, |part| {
-        let one = |id| Comm { id, size: 2, name: format!("comm {id}") };
+        let one = |id| Comm { id, size: 2, name: format!("comm {id}"), plain: false };
         let rows: Vec<u16> = (0..4).map(|id| part.comm(&one(id))).collect();
         assert_eq!(rows, [1, 2, 2, 2]);
         part.rename(1, "halo");
         part.rename(2, "halo");
+        part.keep_plain(1);
     });
+    assert_eq!([false, true, false], [0, 1, 2].map(|row| found.comms[row].plain));
     let names: Vec<&str> = found.comms.iter().map(|comm| comm.name.as_str()).collect();
     assert_eq!(names, ["MPI_COMM_WORLD", "halo", "all further ones"]);
 }

@@ -86,7 +86,16 @@ impl Plan {
                 plan.channels.entry((comm, tag)).or_default().entry(class).or_insert(choice);
             }
         }
+        let pays = !plan.channels.is_empty();
         plan.channels.retain(|channel, _| all_can_be_coded(run, *channel));
+        if pays && plan.channels.is_empty() {
+            return Err(
+                "what would pay is in memory of a GPU, in messages of more than 2 GiB, or on \
+                        communicators with mpi_assert_allow_overtaking or \
+                        mpi_assert_exact_length."
+                    .to_owned(),
+            );
+        }
         let ways: usize = plan.channels.values().map(BTreeMap::len).sum();
         if ways == 0 {
             return Err("coding no kind of its messages pays on this network.".to_owned());
@@ -219,15 +228,18 @@ fn comm_of(rank: &RankRecord, channel: &Channel) -> u64 {
     number_of(&rank.comms, channel.key.comm)
 }
 
-/// Whether no message of a channel was in the memory of a GPU, or longer than can be coded.
+/// Whether no message of a channel was in the memory of a GPU, longer than can be coded, or on a
+/// communicator whose messages are to be left as they are.
 fn all_can_be_coded(run: &Run, (comm, tag): (u64, i32)) -> bool {
     run.ranks.iter().all(|rank| {
         let same = |channel: &&Channel| {
             comm_of(rank, channel) == comm && [tag, Key::ANY_TAG].contains(&channel.key.tag)
         };
-        messages(rank)
-            .filter(same)
-            .all(|channel| channel.key.place == Place::Host && channel.most <= LONGEST as u64)
+        let is_plain = rank.comms.iter().any(|one| one.id == comm && one.plain);
+        !is_plain
+            && messages(rank)
+                .filter(same)
+                .all(|channel| channel.key.place == Place::Host && channel.most <= LONGEST as u64)
     })
 }
 

@@ -48,7 +48,7 @@ fn run(tags: &[(i32, Place, Vec<Outcome>)]) -> Run {
         ending: Ending::Finalized,
         wall_ns: 10_000_000_000,
         calls: vec![call("MPI_Isend", 100), call("MPI_Irecv", 100), call("MPI_Probe", 0)],
-        comms: vec![Comm { id: 9, size: 3, name: "MPI_COMM_WORLD".into() }],
+        comms: vec![Comm { id: 9, size: 3, name: "MPI_COMM_WORLD".into(), plain: false }],
         channels: tags
             .iter()
             .flat_map(|(tag, place, _)| {
@@ -132,6 +132,10 @@ fn programs_that_cannot_be_coded_are_told_why() {
     let why = |run: &Run, limits: &Limits| Plan::of(run, limits).expect_err("refused");
     assert!(why(&one(), &Limits { network: 1e10, ..LIMITS }).contains("pays on this network"));
     assert!(why(&one(), &Limits { threshold: 4 << 20, ..LIMITS }).contains("pays"));
+    // One rank is enough: the others cannot know.
+    let mut plain = one();
+    plain.ranks[1].comms[0].plain = true;
+    assert!(why(&plain, &LIMITS).contains("mpi_assert_allow_overtaking"));
     let mut missing = one();
     missing.ranks.remove(1);
     assert!(why(&missing, &LIMITS).contains("rank 1 is not in it"));

@@ -44,7 +44,7 @@ fn run(encode: f64, decode: f64) -> Run {
         ending: Ending::Finalized,
         wall_ns: 10_000_000_000,
         calls: vec![CallTotal { name: "MPI_Send".into(), calls: 1000, ns: 5_000_000_000 }],
-        comms: vec![Comm { id: 1, size: 2, name: "<halo>".into() }],
+        comms: vec![Comm { id: 1, size: 2, name: "<halo>".into(), plain: false }],
         channels: vec![channel(1 - rank, 1_000_000_000)],
         sent: Duplicates::default(),
         received: Duplicates::default(),

@@ -20,7 +20,7 @@ use crate::wire::{Broken, In, Wire, wire};
 /// The first bytes of the file.
 pub const MAGIC: [u8; 8] = *b"UNSPMSG\n";
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const BLOCK_HEAD: usize = 24;
 /// The longest block that is read.
 const LONGEST: u64 = 1 << 30;
@@ -136,8 +136,8 @@ pub enum RunError {
     Io(io::Error),
     /// It is something else.
     Foreign,
-    /// It is of a newer version.
-    Newer(u32),
+    /// It is of another version.
+    Version(u32),
     /// It ends before its end.
     Truncated,
     /// It was changed.
@@ -151,10 +151,10 @@ impl fmt::Display for RunError {
             RunError::Foreign => f.write_str(
                 "it is not a file that `unspool-messages record` or `merge` has written.",
             ),
-            RunError::Newer(version) => write!(
+            RunError::Version(version) => write!(
                 f,
-                "it is of version {version} of the format, and this program reads up to \
-                 {VERSION}. Use the program that has written it, or a newer one."
+                "it is of version {version} of the format, and this program reads {VERSION}. Use \
+                 the program that has written it, or record the run again."
             ),
             RunError::Truncated => {
                 f.write_str("its end is missing: it was not written or not copied as a whole.")
@@ -279,7 +279,7 @@ impl Run {
             return Err(RunError::Truncated);
         }
         if version != VERSION {
-            return Err(RunError::Newer(version));
+            return Err(RunError::Version(version));
         }
         let mut run = Run::default();
         for number in 0_u64.. {

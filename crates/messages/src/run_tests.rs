@@ -40,7 +40,7 @@ fn rank(rank: u32) -> RankRecord {
         ending: Ending::Finalized,
         wall_ns: 3_000_000_000,
         calls: vec![CallTotal { name: "MPI_Send".into(), calls: 9, ns: 400 }],
-        comms: vec![Comm { id: u64::MAX, size: 4, name: "MPI_COMM_WORLD".into() }],
+        comms: vec![Comm { id: u64::MAX, size: 4, name: "MPI_COMM_WORLD".into(), plain: false }],
         channels: vec![channel(1 - rank, 9)],
         sent: Duplicates { compared: 9, same: 1 },
         received: Duplicates::default(),
@@ -91,7 +91,7 @@ fn what_is_no_whole_run_is_an_error_that_says_so() {
         bytes[at] ^= 1;
         let error = Run::read(&bytes[..]).expect_err("damaged");
         assert_eq!(at < 8, matches!(error, RunError::Foreign), "{at}: {error}");
-        assert_eq!((8..12).contains(&at), matches!(error, RunError::Newer(_)), "{at}: {error}");
+        assert_eq!((8..12).contains(&at), matches!(error, RunError::Version(_)), "{at}: {error}");
     }
     let longer = [&whole[..], b"x"].concat();
     assert!(matches!(Run::read(&longer[..]), Err(RunError::Damaged("something follows its end"))));

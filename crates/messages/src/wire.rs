@@ -72,6 +72,20 @@ macro_rules! narrow {
 
 narrow!(u8 u16 u32);
 
+impl Wire for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        u8::from(*self).put(out);
+    }
+
+    fn take(from: &mut In) -> Result<bool, Broken> {
+        match u8::take(from)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err("a flag is neither set nor not"),
+        }
+    }
+}
+
 impl Wire for i32 {
     /// Small numbers of either sign become small numbers.
     fn put(&self, out: &mut Vec<u8>) {

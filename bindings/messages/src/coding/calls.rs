@@ -5,12 +5,20 @@ use std::ffi::{c_int, c_void};
 use crate::abi::{Abi, Handle};
 use crate::real::find;
 
+type Isend =
+    unsafe extern "C" fn(*const c_void, i64, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
+type Irecv =
+    unsafe extern "C" fn(*mut c_void, i64, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
+
 macro_rules! functions {
     ($($field:ident $name:literal ($($arg:ty),*);)*) => {
         /// What this MPI has.
         #[derive(Clone, Copy)]
         pub(super) struct Calls {
             $(pub(super) $field: unsafe extern "C" fn($($arg),*) -> c_int,)*
+            /// The forms with counts of 64 bits of `isend` and `irecv`, where it has them.
+            pub(super) isend_large: Option<Isend>,
+            pub(super) irecv_large: Option<Irecv>,
         }
 
         impl Calls {
@@ -33,6 +41,14 @@ macro_rules! functions {
                             >(found)
                         }
                     },)*
+                    // SAFETY: the same.
+                    isend_large: unsafe {
+                        std::mem::transmute::<*mut c_void, Option<Isend>>(find(c"PMPI_Isend_c"))
+                    },
+                    // SAFETY: the same.
+                    irecv_large: unsafe {
+                        std::mem::transmute::<*mut c_void, Option<Irecv>>(find(c"PMPI_Irecv_c"))
+                    },
                 })
             }
         }

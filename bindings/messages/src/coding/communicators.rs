@@ -41,7 +41,7 @@ impl Coding {
     /// call, so they can agree in it.
     pub(super) fn communicator(&self, args: &Args, real: Real) -> c_int {
         let code = real(args.words());
-        if code == 0
+        if args.succeeded(code)
             && let Some((new, size, number)) = self.made(args)
         {
             match self.agree(new, size, number) {
@@ -72,7 +72,27 @@ impl Coding {
         }
         let new = new?;
         let known = state.comms.get(self.mpi, &mut state.part, new)?;
-        (!known.is_inter).then_some((new, known.size, known.id))
+        // No communicator of a plan has this number: all ranks leave this one alone if one does.
+        let number = if self.mpi.is_plain(new) { 0 } else { known.id };
+        (!known.is_inter).then_some((new, known.size, number))
+    }
+
+    /// Ends the program when it allows MPI to do with the messages of a coded communicator what
+    /// coding rules out: the other ranks may have messages under way.
+    pub(super) fn hints(&self, args: &Args, real: Real) -> c_int {
+        let code = real(args.words());
+        let Some(comm) = args.comm(self.mpi).filter(|_| args.succeeded(code)) else { return code };
+        let number = self.lock().coded.get(&comm).copied();
+        if let Some(number) = number.filter(|_| self.mpi.is_plain(comm)) {
+            let why = format!(
+                "MPI_Comm_set_info sets mpi_assert_allow_overtaking or mpi_assert_exact_length on \
+                 {}, whose messages are coded. Record this program again in the way in which it \
+                 runs now, or leave it uncoded.",
+                self.lock().comms.name_of(number)
+            );
+            end(self.mpi, &self.calls, &why);
+        }
+        code
     }
 
     fn has_more_than_the_world(&self, state: &mut super::State) -> bool {

@@ -156,9 +156,7 @@ impl Coding {
         let Some(id) = id else { return real(args.words()) };
         let (mut words, mut room) = (args.words().to_vec(), Room::default());
         let status = self.status_of(args, &mut room);
-        if let Some(last) = words.last_mut() {
-            *last = status.place() as usize;
-        }
+        words[args.status_at()] = status.place() as usize;
         let code = real(&words);
         if code == 0 && args.result('f').unwrap_or(0) != 0 {
             let _told_by_the_wait = self.decode_in_turn(id, status);
@@ -204,11 +202,9 @@ impl Coding {
         let Some(number) = self.channel(&self.lock(), comm, -1) else { return real(args.words()) };
         let (mut words, mut room) = (args.words().to_vec(), Room::default());
         let status = self.status_of(args, &mut room);
-        if let Some(last) = words.last_mut() {
-            *last = status.place() as usize;
-        }
+        words[args.status_at()] = status.place() as usize;
         let code = real(&words);
-        let found = code == 0 && args.result('f').is_none_or(|flag| flag != 0);
+        let found = args.succeeded(code) && args.result('f').is_none_or(|flag| flag != 0);
         if found && status.source() >= 0 {
             let state = self.lock();
             if self.channel(&state, comm, status.tag()).is_some() {

@@ -211,7 +211,8 @@ impl Coding {
 
     fn send_plainly(&self, state: &mut State, args: &Args) -> Result<Begun, c_int> {
         let number = |letter| args.number(letter).unwrap_or(-1);
-        let count = args.count('n').and_then(|count| c_int::try_from(count).ok()).unwrap_or(-1);
+        let large = args.count('n').unwrap_or(-1);
+        let count = c_int::try_from(large).ok();
         let of = args.datatype(self.mpi, 't').unwrap_or(0);
         let comm = args.comm(self.mpi).unwrap_or(0);
         let (to, tag, buffer) = (number('d'), number('g'), args.words()[0]);
@@ -219,11 +220,18 @@ impl Coding {
         if to < 0 || !args.call.name.starts_with("Sendrecv_replace") {
             let (from, place) = (buffer as *const _, &raw mut request);
             // SAFETY: the program's own arguments, in a call that it makes.
-            let code = unsafe { (self.calls.isend)(from, count, of, to, tag, comm, place) };
+            let code = unsafe {
+                match (self.calls.isend_large, count) {
+                    (Some(isend), None) => isend(from, large, of, to, tag, comm, place),
+                    (_, count) => {
+                        (self.calls.isend)(from, count.unwrap_or(-1), of, to, tag, comm, place)
+                    }
+                }
+            };
             return if code == 0 { Ok(Begun { id: None, request }) } else { Err(code) };
         }
         // What is received is decoded into the same memory, perhaps before MPI has read all of it.
-        let copy = self.mpi.packed(buffer, count, of, comm);
+        let copy = count.and_then(|count| self.mpi.packed(buffer, count, of, comm));
         let sized = copy.and_then(|copy| Some((c_int::try_from(copy.len()).ok()?, copy)));
         let Some((bytes, copy)) = sized else {
             let number = state.coded.get(&comm).copied().unwrap_or(0);
@@ -244,21 +252,25 @@ impl Coding {
     fn receive_plainly(&self, args: &Args) -> Result<Begun, c_int> {
         let number = |letter| args.number(letter).unwrap_or(-1);
         let (buffer, count, of) = args.received(self.mpi);
-        let count = c_int::try_from(count).unwrap_or(-1);
-        let comm = args.comm(self.mpi).unwrap_or(0);
+        let (comm, from, tag) = (args.comm(self.mpi).unwrap_or(0), number('s'), number('h'));
         let mut request = 0_usize;
-        let to = (buffer as *mut _, &raw mut request);
+        let (to, place) = (buffer as *mut _, &raw mut request);
+        let small = c_int::try_from(count).ok();
         // SAFETY: the program's own arguments, in a call that it makes.
-        let code =
-            unsafe { (self.calls.irecv)(to.0, count, of, number('s'), number('h'), comm, to.1) };
+        let code = unsafe {
+            match (self.calls.irecv_large, small) {
+                (Some(irecv), None) => irecv(to, count, of, from, tag, comm, place),
+                (_, small) => {
+                    (self.calls.irecv)(to, small.unwrap_or(-1), of, from, tag, comm, place)
+                }
+            }
+        };
         if code == 0 { Ok(Begun { id: None, request }) } else { Err(code) }
     }
 
     /// Where the status of a call of one request goes: where the program wants it, or `room`.
     pub(super) fn status_of(&self, args: &Args, room: &mut Room) -> Status {
-        let given = args.words().last().copied().unwrap_or(0);
-        let is_ignored = given == self.mpi.abi.no_status();
-        let place = if is_ignored { room.place() } else { given as *mut u8 };
+        let place = args.status(self.mpi).map_or_else(|| room.place(), |word| word as *mut u8);
         // SAFETY: the program's own place for a status, or the room.
         unsafe { Status::at(self.mpi.abi, place) }
     }

@@ -19,6 +19,7 @@
 mod calls;
 mod communicators;
 mod completions;
+mod fortran;
 mod messages;
 mod receives;
 
@@ -35,7 +36,7 @@ use unspool_messages::coded::{Receiver, Sender};
 use unspool_messages::hash::{Quickly, hash};
 use unspool_messages::part::{Identity, Limits, Part};
 
-use crate::abi::{Abi, Handle};
+use crate::abi::Handle;
 use crate::args::Args;
 use crate::comms::Comms;
 use crate::datatypes::Datatypes;
@@ -114,7 +115,7 @@ pub(crate) fn around(args: &Args, real: Real, listen: &dyn Fn()) -> c_int {
     let words = args.words();
     if args.call.does == Does::Init {
         let code = real(words);
-        if code == 0 {
+        if args.succeeded(code) {
             begin();
         }
         return code;
@@ -127,12 +128,10 @@ pub(crate) fn around(args: &Args, real: Real, listen: &dyn Fn()) -> c_int {
         return real(words);
     };
     if args.is_fortran() {
-        // That of the others is written in their C, where it is coded.
-        if matches!(coding.mpi.abi, Abi::OpenMpi { .. }) {
-            coding.refuse(args, "a call of Fortran, which is not coded with this MPI");
-        } else {
-            listen();
+        if !args.is_heard_in_c(coding.mpi.abi) {
+            return coding.call_of_fortran(args, real);
         }
+        listen();
         return real(words);
     }
     coding.call(args, real)
@@ -226,6 +225,7 @@ impl Coding {
                 real(words)
             }
             Does::Communicator | Does::OfGroup => self.communicator(args, real),
+            Does::CommunicatorInfo => self.hints(args, real),
             Does::CommunicatorFree => {
                 if let Some(comm) = args.comm_there(self.mpi) {
                     let mut state = self.lock();

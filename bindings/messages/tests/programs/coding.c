@@ -268,15 +268,45 @@ static void transposed(int step)
 }
 
 #ifdef LARGE
+/* Counts of 64 bits on both sides of a message, and on one of them. */
 static void large(int step)
 {
     MPI_Status status;
     fill(out[0], N, rank, step);
     MPI_Request request;
-    MPI_Irecv_c(in[0], 2 * N, MPI_DOUBLE, other, 8, world, &request);
-    MPI_Send_c(out[0], N, MPI_DOUBLE, other, 8, world);
-    MPI_Wait(&request, &status);
-    check(in[0], N, step, &status, 8);
+    for (int which = 0; which < 3; which++) {
+        if (which < 2) {
+            MPI_Irecv_c(in[0], 2 * N, MPI_DOUBLE, other, 8, world, &request);
+        } else {
+            MPI_Irecv(in[0], 2 * N, MPI_DOUBLE, other, 8, world, &request);
+        }
+        if (which == 1) {
+            MPI_Send(out[0], N, MPI_DOUBLE, other, 8, world);
+        } else {
+            MPI_Send_c(out[0], N, MPI_DOUBLE, other, 8, world);
+        }
+        MPI_Wait(&request, &status);
+        check(in[0], N, step, &status, 8);
+    }
+    /* One half of a call is coded. The other has a count of more than 32 bits, of nothing. */
+    const MPI_Count many = 3000000000;
+    MPI_Datatype nothing;
+    MPI_Type_contiguous(0, MPI_DOUBLE, &nothing);
+    MPI_Type_commit(&nothing);
+    if (rank == 0) {
+        MPI_Sendrecv_c(out[0], N, MPI_DOUBLE, other, 8, in[0], many, nothing, other, 9, world,
+                       &status);
+        MPI_Sendrecv_c(out[0], many, nothing, other, 9, in[0], N, MPI_DOUBLE, other, 8, world,
+                       &status);
+        check(in[0], N, step, &status, 8);
+    } else {
+        MPI_Sendrecv_c(out[0], many, nothing, other, 9, in[0], N, MPI_DOUBLE, other, 8, world,
+                       &status);
+        check(in[0], N, step, &status, 8);
+        MPI_Sendrecv_c(out[0], N, MPI_DOUBLE, other, 8, in[0], many, nothing, other, 9, world,
+                       &status);
+    }
+    MPI_Type_free(&nothing);
 }
 #endif
 

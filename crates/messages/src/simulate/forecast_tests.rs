@@ -73,7 +73,7 @@ fn rank(rank: u32, size: u32, bytes: u64) -> RankRecord {
         ending: Ending::Finalized,
         wall_ns: 1,
         calls: vec![],
-        comms: vec![Comm { id: 1, size, name: "MPI_COMM_WORLD".into() }],
+        comms: vec![Comm { id: 1, size, name: "MPI_COMM_WORLD".into(), plain: false }],
         channels: (0..size).map(channel).collect(),
         sent: Duplicates::default(),
         received: Duplicates::default(),

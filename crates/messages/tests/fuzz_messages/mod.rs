@@ -33,7 +33,7 @@ fn run(bytes: &[u8]) -> bool {
 
 /// Blocks of a run with right checksums: the first byte of each is its kind, the second its length.
 fn blocks(mut bytes: &[u8]) -> Vec<u8> {
-    let mut all = b"UNSPMSG\n\x01\0\0\0".to_vec();
+    let mut all = b"UNSPMSG\n\x02\0\0\0".to_vec();
     while let [kind, length, rest @ ..] = bytes {
         let (block, rest) = rest.split_at(rest.len().min(usize::from(*length)));
         let mut head = u64::from(*kind % 8).to_le_bytes().to_vec();

@@ -3,9 +3,13 @@
 
 mod options;
 mod parts;
+#[path = "../../../../common/preload.rs"]
+mod preload;
 mod record;
 mod run;
 mod simulate;
+#[path = "../../../../common/size.rs"]
+mod size;
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};

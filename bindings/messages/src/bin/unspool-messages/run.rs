@@ -11,8 +11,10 @@ use unspool_messages::plan::Limits;
 use unspool_messages::show::network;
 use unspool_messages::{Plan, show};
 
-use crate::options::{Words, size};
-use crate::record::{code_of, listener, preloads, survive_interrupts, tell};
+use crate::options::Words;
+use crate::preload::{code_of, library, preloads};
+use crate::record::{LIBRARY, survive_interrupts, tell};
+use crate::size::size;
 
 /// A program whose messages are to be coded.
 #[derive(Clone, PartialEq, Debug)]
@@ -61,7 +63,7 @@ fn bound(text: &str) -> Result<(i32, f64), String> {
 /// Runs a program by the plan that a run of it and a network make, and ends as it has ended.
 pub(crate) fn run(running: &Running) -> Result<ExitCode, String> {
     let run = crate::read(&running.run)?;
-    let listener = listener(running.listener.as_deref())?;
+    let listener = library(LIBRARY, running.listener.as_deref())?;
     let mut command = Command::new(&running.program[0]);
     command.args(&running.program[1..]);
     let mut saved = None;

@@ -5,16 +5,21 @@
 #[path = "../../settings.rs"]
 mod settings;
 
+#[path = "../../../../common/preload.rs"]
+mod preload;
+#[path = "../../../../common/size.rs"]
+mod size;
+
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use preload::{code_of, library, preloads};
 use settings::{Settings, VARIABLE};
 use tempfile::TempDir;
 use unspool_paging::{Paged, PagingErrorKind};
@@ -71,7 +76,7 @@ fn run(words: Vec<OsString>) -> Result<ExitCode, String> {
         return Err("Say which program after `--`.".to_owned());
     };
     try_out(&settings)?;
-    let library = library(named.as_deref().map(Path::new))?;
+    let library = library(LIBRARY, named.as_deref().map(Path::new))?;
     let folder = settings.disk.as_deref().map(folder).transpose()?;
     if let Some(folder) = &folder {
         // The last word on an option counts.
@@ -131,39 +136,6 @@ fn try_out(settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// The library: the one that was named, or the one that lies beside this program or was installed
-/// with it.
-fn library(named: Option<&Path>) -> Result<PathBuf, String> {
-    let own = env::current_exe().ok();
-    let beside = own.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
-    let places = match named {
-        Some(named) => vec![named.to_owned()],
-        None => ["", "deps", "../lib"].map(|folder| beside.join(folder).join(LIBRARY)).to_vec(),
-    };
-    let found = places.iter().find_map(|place| place.canonicalize().ok()).ok_or_else(|| {
-        let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-        format!("The library is not there: {}. Name it with --library.", places.join(", "))
-    })?;
-    if found.to_string_lossy().contains([' ', ':']) {
-        return Err(format!(
-            "{}: LD_PRELOAD takes no path with a space or a colon. Put the library elsewhere and \
-             name it with --library.",
-            found.display()
-        ));
-    }
-    Ok(found)
-}
-
-/// The library before what is preloaded already.
-fn preloads(library: &Path) -> OsString {
-    let mut all = OsString::from(library);
-    if let Some(more) = env::var_os("LD_PRELOAD").filter(|more| !more.is_empty()) {
-        all.push(":");
-        all.push(more);
-    }
-    all
-}
-
 /// A folder for what a program puts on the disk, of this command alone: others, in containers or on
 /// other machines, may have the same process number and disk. It is removed when the program is
 /// over: one that ends without freeing its memory, or is killed, leaves its files.
@@ -215,10 +187,4 @@ fn pass_signals_on() {
 fn send(child: i32, signal: libc::c_int) {
     // SAFETY: it only sends a signal, to a child that was not waited for yet.
     unsafe { libc::kill(child, signal) };
-}
-
-/// As shells tell how a program has ended.
-fn code_of(status: ExitStatus) -> ExitCode {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
