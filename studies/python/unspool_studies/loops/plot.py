@@ -34,7 +34,11 @@ def draw(found: Mapping[str, Any], file: Path) -> None:
             if mine:
                 _line(axes, sorted(mine, key=lambda one: one["gib"]), method, at)
         axes.set(xlabel="GiB of the GPU", ylabel="seconds", title=panel)
-        axes.set_xlim(left=0)
+        most, least = (pick(point["gib"] for point in points) for pick in (max, min))
+        # Without a GPU, no memory was measured.
+        if least > 0 and most > 8 * least:
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter("{x:g}")
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=7)
@@ -48,6 +52,8 @@ def _line(axes: Any, points: list[dict[str, Any]], method: str, at: int) -> None
     x, y = [one["gib"] for one in points], [one["seconds"] for one in points]
     marker = MARKERS[at % len(MARKERS)]
     axes.plot(x, y, marker=marker, color=f"C{at}", label=method, linewidth=1.2, markersize=5)
+    # Of two methods at one place, both labels can be read.
+    beside = (4, 5) if at % 2 else (4, -9)
     for one in points:
         place = (one["gib"], one["seconds"])
-        axes.annotate(one["label"], place, (4, 4), textcoords="offset points", fontsize=6)
+        axes.annotate(one["label"], place, beside, textcoords="offset points", fontsize=6)
