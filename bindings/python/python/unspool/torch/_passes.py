@@ -174,26 +174,30 @@ class Carry:
         self.leaves, self.around, self.first = leaves, around, first
         # The first state may lie in memory in another way than those that steps make.
         self.before = self.after = self.layouts = [Layout.whole(leaf) for leaf in leaves]
+        # What `now` returns, until there is another state.
+        self._now: State | None = None
 
     def now(self) -> State:
-        """The state."""
-        pairs, random = zip(self.layouts, self.leaves, strict=True), self.around.random()
-        state = State([*(layout.saved(leaf) for layout, leaf in pairs), *random])
-        state.leaves, state.layouts, state.random = self.leaves, self.layouts, random
-        return state
+        """The state, with the random numbers with which its step begins."""
+        if self._now is None:
+            pairs, random = zip(self.layouts, self.leaves, strict=True), self.around.random()
+            state = State([*(layout.saved(leaf) for layout, leaf in pairs), *random])
+            state.leaves, state.layouts, state.random = self.leaves, self.layouts, random
+            self._now = state
+        return self._now
 
     def stepped(self, leaves: list[torch.Tensor]) -> None:
         """Steps have made another state."""
         if self.after is self.before:
             self.after = [Layout.whole(leaf) for leaf in leaves]
-        self.leaves, self.layouts = leaves, self.after
+        self.leaves, self.layouts, self._now = leaves, self.after, None
 
     def replace(self, _: Any) -> None:
         """What `forward` returned: nothing, as it has called `stepped`."""
 
     def put_back(self, state: State) -> None:
         """Makes an earlier state the working one."""
-        self.leaves, self.layouts = state.leaves, state.layouts
+        self.leaves, self.layouts, self._now = state.leaves, state.layouts, state
         self.around.set_random(state.random)
 
     def restore(self, spool: Any, version: int, stream: Any) -> None:
@@ -206,18 +210,24 @@ class Carry:
         return self._read(spool, version, like.layouts, None)
 
     def _read(self, spool: Any, version: int, layouts: list[Layout], stream: Any) -> State:
-        state, made = State(), [layout.empty() for layout in layouts]
-        state.layouts, state.random = layouts, self.around.random()
-        spool.restore(version, *(target for _, target in made), *state.random, stream=stream)
-        state.leaves = [tensor for tensor, _ in made]
+        made = [layout.empty() for layout in layouts]
+        random = [torch.empty_like(each) for each in self.now().random]
+        state = State([*(target for _, target in made), *random])
+        state.leaves, state.layouts, state.random = [leaf for leaf, _ in made], layouts, random
+        spool.restore(version, *state, stream=stream)
         return state
 
 
 class Work:
-    """What the driver calls: the steps, and their reversal."""
+    """What the driver calls: the steps, and their reversal.
 
-    def __init__(self, loop: Loop, carry: Carry, *, counted: bool) -> None:
-        self.loop, self.carry, self.counted = loop, carry, counted
+    Attributes:
+        counted: whether the schedule knows the number of steps.
+        repeats: whether a step is reversed several times in a row, with the same random numbers.
+    """
+
+    def __init__(self, loop: Loop, carry: Carry, *, counted: bool, repeats: bool) -> None:
+        self.loop, self.carry, self.counted, self.repeats = loop, carry, counted, repeats
         self.outputs = Outputs("adjoint")
         self.last: list[torch.Tensor] = []
         self.random: list[torch.Tensor] = []
@@ -248,7 +258,8 @@ class Work:
     def reverse(self, state: State, n: int) -> None:
         """Takes the gradients back over step n."""
         y, found = self.outputs.of_step(self.y, n), self.gradients
-        self.around.set_random(state.random)
+        if self.repeats:
+            self.around.set_random(state.random)
         once = Once(self.loop, state.leaves, n)
         found.after, row, found.sums = once.back(found.after, y, found.sums)
         found.add_row(row)
@@ -333,7 +344,9 @@ class Passes:
         """The forward pass."""
         loop, first = self.loop, reserve(self.loop.steps + 2 + self.check)
         carry = Carry(loop.init, loop.around, first)
-        work = Work(loop, carry, counted=figure(self.schedule, "steps") is not None)
+        work = Work(
+            loop, carry, counted=figure(self.schedule, "steps") is not None, repeats=self.check > 0
+        )
         job = Job(
             schedule=self.schedule,
             spool=self.spool,

@@ -282,6 +282,7 @@ class _Start:
 
     def __init__(self, keeper: _Keeper, carry: Any, *, exact: bool = False) -> None:
         leaves, self.tree = flatten(carry)
+        self.devices = {leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)}
         self.first, self.live = not exact, None if exact else carry
         tensors = {id(leaf): leaf for leaf in leaves if can_be_saved(leaf)}
         places = {key: place for place, key in enumerate(tensors)}
@@ -388,7 +389,6 @@ def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> A
         exact = _Start(keeper, carry, exact=True) if check.wants() else None
         check.add(carry, loop.upto(keeper.every), start, exact)
     # By these, checkpoint knows of which GPUs the random numbers are to be the same again.
-    devices = {leaf.device for leaf in flatten(carry)[0] if isinstance(leaf, torch.Tensor)}
-    marks = [torch.empty(0, device=device) for device in devices]
+    marks = [torch.empty(0, device=device) for device in start.devices]
     del carry
     return checkpoint(forwards, start, *marks, use_reentrant=False)
