@@ -7,18 +7,20 @@ the batch is such that 16 of them save about 24 GiB; on a CPU they are small, an
 same parts of what they save. Gradients are compared with those of all kept, bit for bit, in a step
 of PyTorch's deterministic mode. Run it with the package and PyTorch installed:
 
-    python benches/python/python_torch_budget.py [--layers 16] [--steps 5]
+    python benches/python/python_torch_budget.py [--layers 16] [--steps 5] [--json budget.json]
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -93,6 +95,7 @@ class Bench:
         self.x = self.batch(many, dtype)
         self.total = self.saved(self.x)
         self.expected: list[torch.Tensor] | None = None
+        self.points: list[dict[str, Any]] = []
 
     def batch(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """Random sequences."""
@@ -121,8 +124,10 @@ class Bench:
             loss = self.net(self.x).float().square().mean()
         loss.backward()
 
-    def run(self, make: Callable[[], AbstractContextManager[Any]]) -> str:
-        """Milliseconds of a step, and on a GPU the most bytes beside the parameters' own."""
+    def run(
+        self, name: str, limit: int | None, make: Callable[[], AbstractContextManager[Any]]
+    ) -> str:
+        """Milliseconds of a step, and on a GPU the most bytes that were allocated."""
         gc.collect()
         context = make()
         if self.device.type == "cuda":
@@ -131,9 +136,14 @@ class Bench:
             times = [self.timed(context) for _ in range(WARM + self.steps)][WARM:]
         except torch.OutOfMemoryError:
             return "no room"
-        found = f"{statistics.median(times) * 1e3:.1f}"
+        seconds, found = statistics.median(times), f"{statistics.median(times) * 1e3:.1f}"
+        most = 0.0
         if self.device.type == "cuda":
-            found += f" ({torch.cuda.max_memory_allocated() / 2**30:.1f})"
+            most = torch.cuda.max_memory_allocated() / 2**30
+            found += f" ({most:.1f})"
+        label = "" if limit is None else size(limit)
+        point = {"panel": f"PyTorch {torch.__version__}", "method": name, "label": label}
+        self.points.append({**point, "seconds": seconds, "gib": most})
         self.compare(context)
         return found
 
@@ -170,26 +180,30 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--batch", type=int, help="sequences in a batch")
     parser.add_argument("--steps", type=int, default=5, help="that are timed")
-    bench = Bench(parser.parse_args())
+    parser.add_argument("--json", type=Path, help="a file for all figures")
+    options = parser.parse_args()
+    bench = Bench(options)
     kind = torch.cuda.get_device_name() if bench.device.type == "cuda" else "CPU"
     print(f"{kind}, PyTorch {torch.__version__}, {len(bench.net.layers)} layers, ", end="")
     print(f"batch {tuple(bench.x.shape)} of {bench.x.dtype}: {size(bench.total)} saved")
     print("milliseconds a step" + (" (GiB at most)" if bench.device.type == "cuda" else ""))
-    kept = bench.run(nullcontext)
+    kept = bench.run("all kept", None, nullcontext)
     bench.net.repeat = True
-    repeated = bench.run(nullcontext)
+    repeated = bench.run("checkpoint", None, nullcontext)
     bench.net.repeat = False
     pinned = bench.device.type == "cuda"
-    moved = bench.run(lambda: save_on_cpu(pin_memory=pinned))
+    moved = bench.run("save_on_cpu", None, lambda: save_on_cpu(pin_memory=pinned))
     head = ("budget", "all kept", "checkpoint", "save_on_cpu", "offload", "budget", "expected")
     print(" ".join(f"{each:>16}" for each in head), " chosen")
     for part in PARTS:
         # What is kept takes a little more than its bytes, since memory is given in blocks: where
         # all of it is to fit, the budget has 2 % more.
         limit = bench.total * part // 24 + (bench.total // 50 if part == 24 else 0)
-        offloaded = bench.run(lambda b=limit: unspool.torch.offload(bench.net, budget=b))
+        offloaded = bench.run(
+            "offload", limit, lambda b=limit: unspool.torch.offload(bench.net, budget=b)
+        )
         with unspool.torch.budget(bench.net, limit) as blocks:
-            ours = bench.run(nullcontext)
+            ours = bench.run("budget", limit, nullcontext)
             report = blocks.report
         # Its spool has to be gone before the next one asks how much memory is free.
         del blocks
@@ -197,6 +211,10 @@ def main() -> None:
         expected = "-" if wanted is None else f"{wanted * 1e3:.1f}"
         row = (size(limit), kept, repeated, moved, offloaded, ours, expected)
         print(" ".join(f"{each:>16}" for each in row), "", str(report).splitlines()[0], flush=True)
+    if options.json is not None:
+        title = f"A step of {len(bench.net.layers)} layers that save {size(bench.total)}"
+        found = {"title": title, "machine": kind, "points": bench.points}
+        options.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -45,9 +45,9 @@ def python(code: str, *arguments: object, **options: object) -> subprocess.Compl
     return subprocess.run(command, check=False, **options)
 
 
-def guide_blocks(name: str) -> list[CodeType]:
-    """The blocks of a page of docs/howto that need another package, fenced as `py`, compiled."""
-    guide = Path(__file__).parents[2] / "docs" / "howto" / name
+def guide_blocks(name: str, folder: str = "howto") -> list[CodeType]:
+    """The blocks of a page of docs that need another package, fenced as `py`, compiled."""
+    guide = Path(__file__).parents[2] / "docs" / folder / name
     blocks = re.findall(r"^```py\n(.*?)^```$", guide.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     return [compile(block, str(guide), "exec") for block in blocks]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import unspool
 
 from fixtures import default_ctrl_c, driver, own_cache
 
-__all__ = ["driver", "spool"]
+__all__ = ["driver", "gpu_spool", "spool"]
 
 default_ctrl_c()
 own_cache()
@@ -24,3 +26,17 @@ def spool() -> Iterator[unspool.Spool]:
     tiers = {"device": "64MiB", "host": "64MiB", "on": place} if place else {"host": "64MiB"}
     with unspool.Spool(**tiers) as opened:
         yield opened
+
+
+@pytest.fixture(params=["host", "device and host", "device, host and disk"])
+def gpu_spool(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[unspool.Spool]:
+    """Spools of a real GPU for the histories of loops, of which all but the first move what they
+    are given from tier to tier. Nothing is left in them."""
+    options: dict[str, Any] = {"host": "256MiB"}
+    if "device" in request.param:
+        options["device"] = "4MiB"
+    if "disk" in request.param:
+        options |= {"host": "8MiB", "disk": tmp_path}
+    with unspool.Spool(**options, on="cuda") as opened:
+        yield opened
+        assert len(opened) == 0

@@ -43,38 +43,26 @@ def wide(request: pytest.FixtureRequest) -> Any:
     jax.config.update("jax_enable_x64", False)
 
 
-@pytest.fixture(params=["host", "device and host", "device, host and disk"])
-def spool(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
-    options: dict[str, Any] = {"host": "64MiB"}
-    if "device" in request.param:
-        options["device"] = "1MiB"
-    if "disk" in request.param:
-        options |= {"host": "4MiB", "disk": tmp_path}
-    with unspool.Spool(**options, on="cuda") as opened:
-        yield opened
-        assert len(opened) == 0
-
-
 @pytest.mark.parametrize("program", [wave, network, nested])
 @pytest.mark.parametrize("every", [1, 4])
-def test_scan(spool: unspool.Spool, wide: None, program: Any, every: int) -> None:
+def test_scan(gpu_spool: unspool.Spool, wide: None, program: Any, every: int) -> None:
     given = [jnp.asarray(v, float) for v in (jnp.tile(WEIGHT, 40), jnp.tile(START, 40), ROWS)]
-    found = gradients(program, partial(loops.scan, spool=spool, every=every), *given)
+    found = gradients(program, partial(loops.scan, spool=gpu_spool, every=every), *given)
     assert close(found, gradients(program, jax.lax.scan, *given), 1e-4)
 
 
-def test_states_of_some_size_come_back_with_their_bits(spool: unspool.Spool) -> None:
+def test_states_of_some_size_come_back_with_their_bits(gpu_spool: unspool.Spool) -> None:
     given = [jnp.arange(50_000.0) % 5, jnp.arange(50_000.0) % 7 - 3, jnp.arange(80.0) % 3 - 1]
-    found = gradients(exact, partial(loops.scan, spool=spool), *given)
+    found = gradients(exact, partial(loops.scan, spool=gpu_spool), *given)
     expected = gradients(exact, jax.lax.scan, *given)
     assert jnp.array_equal(found[1][1], expected[1][1])
 
 
 @pytest.mark.parametrize("every", [1, 4])
-def test_while_loop(spool: unspool.Spool, wide: None, every: int) -> None:
+def test_while_loop(gpu_spool: unspool.Spool, wide: None, every: int) -> None:
     def taken(u: Any) -> Any:
         going = lambda u: jnp.abs(u).sum() < 1e3  # noqa: E731
-        options = {"spool": spool, "every": every}
+        options = {"spool": gpu_spool, "every": every}
         return loops.while_loop(going, lambda u: u * (1.1 + 0.01 * jnp.sin(u)), u, **options).sum()
 
     def plain(u: Any) -> Any:
@@ -86,8 +74,10 @@ def test_while_loop(spool: unspool.Spool, wide: None, every: int) -> None:
     assert close(jax.jit(jax.grad(taken))(start), jax.grad(plain)(start), 1e-4)
 
 
-def test_residuals_that_are_alive_at_once_and_histories_of_one_place(spool: unspool.Spool) -> None:
-    compiled = jax.jit(partial(wave, partial(loops.scan, spool=spool)))
+def test_residuals_that_are_alive_at_once_and_histories_of_one_place(
+    gpu_spool: unspool.Spool,
+) -> None:
+    compiled = jax.jit(partial(wave, partial(loops.scan, spool=gpu_spool)))
     plain = jax.grad(partial(wave, jax.lax.scan), argnums=(0, 1, 2))
     pulls = [(f, jax.vjp(compiled, f * WEIGHT, START, ROWS)[1]) for f in (1.0, -1.0, 0.5)]
     for factor, pull in pulls:
@@ -98,10 +88,10 @@ def test_residuals_that_are_alive_at_once_and_histories_of_one_place(spool: unsp
         return jax.jit(jax.grad(lambda u: (part(part(u)) * part(u) * part(-u)).sum()))(START)
 
     expected = through_both(jax.lax.scan)
-    assert close(through_both(partial(loops.scan, spool=spool)), expected, 1e-4)
+    assert close(through_both(partial(loops.scan, spool=gpu_spool)), expected, 1e-4)
 
 
-def test_vmap(spool: unspool.Spool) -> None:
+def test_vmap(gpu_spool: unspool.Spool) -> None:
     lanes = jnp.stack([START, START * 2])
 
     def taken(scan: Any) -> Any:
@@ -109,7 +99,7 @@ def test_vmap(spool: unspool.Spool) -> None:
             WEIGHT, lanes, ROWS
         )
 
-    assert close(taken(partial(loops.scan, spool=spool)), taken(jax.lax.scan), 1e-4)
+    assert close(taken(partial(loops.scan, spool=gpu_spool)), taken(jax.lax.scan), 1e-4)
 
 
 def test_a_full_spool_is_an_error_that_leaves_nothing() -> None:

@@ -46,39 +46,28 @@ def gradients(run: Any, *wanted: torch.Tensor) -> list[torch.Tensor]:
     return [*torch.autograd.grad(loss, wanted), torch.rand(3, device="cuda")]
 
 
-@pytest.fixture(params=["host", "device and host", "device, host and disk"])
-def tiers(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
-    options: dict[str, Any] = {"host": "256MiB"}
-    if "device" in request.param:
-        options["device"] = "4MiB"
-    if "disk" in request.param:
-        options |= {"host": "8MiB", "disk": tmp_path}
-    with unspool.Spool(**options, on="cuda") as spool:
-        yield spool
-
-
-def test_scan(tiers: unspool.Spool) -> None:
+def test_scan(gpu_spool: unspool.Spool) -> None:
     wanted = leaf(512, 512), leaf(512, 512)
     expected = gradients(plain, *wanted)
     for options in ({"every": 1}, {"every": 7}, {"budget": "24MiB"}):
-        found = gradients(lambda *a, o=options: scan(*a, spool=tiers, **o), *wanted)
-        assert same(found, expected) and len(tiers) == 0
+        found = gradients(lambda *a, o=options: scan(*a, spool=gpu_spool, **o), *wanted)
+        assert same(found, expected) and len(gpu_spool) == 0
     assert same(gradients(lambda *a: scan(*a, budget="24MiB"), *wanted), expected)
     assert same(gradients(scan, *wanted), expected)
 
 
-def test_adjoint(tiers: unspool.Spool) -> None:
+def test_adjoint(gpu_spool: unspool.Spool) -> None:
     wanted = leaf(512, 512), leaf(512, 512)
     expected = gradients(plain, *wanted)
-    for options in ({}, {"spool": tiers}, {"schedule": unspool.schedules.Revolve(STEPS, 4)}):
+    for options in ({}, {"spool": gpu_spool}, {"schedule": unspool.schedules.Revolve(STEPS, 4)}):
         found = gradients(lambda *a, o=options: adjoint(*a, params=[wanted[0]], **o), *wanted)
-        assert same(found, expected) and len(tiers) == 0
+        assert same(found, expected) and len(gpu_spool) == 0
 
 
 @pytest.mark.parametrize("budget", [0, "16MiB", "1GiB"])
-def test_offload(tiers: unspool.Spool, budget: Any) -> None:
+def test_offload(gpu_spool: unspool.Spool, budget: Any) -> None:
     wanted = leaf(512, 512), leaf(512, 512)
-    keep = offload(budget=budget, spool=tiers)
+    keep = offload(budget=budget, spool=gpu_spool)
 
     def kept(*given: Any) -> Any:
         with keep:
@@ -86,7 +75,7 @@ def test_offload(tiers: unspool.Spool, budget: Any) -> None:
 
     expected = gradients(plain, *wanted)
     for _ in range(3):
-        assert same(gradients(kept, *wanted), expected) and len(tiers) == 0
+        assert same(gradients(kept, *wanted), expected) and len(gpu_spool) == 0
 
 
 def test_offload_frees_the_memory_of_the_gpu() -> None:
@@ -155,7 +144,7 @@ class Turns(torch.nn.Module):
 
 @pytest.mark.parametrize("rate", [1e15, 1e5])
 @pytest.mark.parametrize("part", [1.3, 0.5, 0.3])
-def test_budget(tiers: unspool.Spool, rate: float, part: float) -> None:
+def test_budget(gpu_spool: unspool.Spool, rate: float, part: float) -> None:
     net, x = torch.nn.Sequential(*(Turns() for _ in range(8))), leaf(512, 512)
     wanted = [x, *net.parameters()]
 
@@ -164,15 +153,15 @@ def test_budget(tiers: unspool.Spool, rate: float, part: float) -> None:
         loss = net(x).square().sum()
         return [*torch.autograd.grad(loss, wanted), torch.rand(3, device="cuda")]
 
-    names = tuple(tier.name for tier in tiers.stats().tiers)
+    names = tuple(tier.name for tier in gpu_spool.stats().tiers)
     speed = Rate(rate)
     pairs = tuple(Link(*pair, speed, speed) for pair in itertools.pairwise(names))
     links = Links("cuda:0", names, speed, speed, pairs)
     expected = step()
     # 8 * (8 * 3 tensors of a MiB each), about.
-    with budget(net, int(part * (8 * 24 << 20)), spool=tiers, links=links) as blocks:
+    with budget(net, int(part * (8 * 24 << 20)), spool=gpu_spool, links=links) as blocks:
         for _ in range(6):
-            assert same(step(), expected) and len(tiers) == 0
+            assert same(step(), expected) and len(gpu_spool) == 0
         chosen = set(blocks.report.blocks.values())
     assert chosen and (chosen == {"keep"}) == (part > 1)
-    assert (tiers.stats().saved_bytes > 0) == (rate > 1e6 and part < 1)
+    assert (gpu_spool.stats().saved_bytes > 0) == (rate > 1e6 and part < 1)

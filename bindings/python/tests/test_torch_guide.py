@@ -1,4 +1,4 @@
-"""The examples of docs/howto/torch.md run, one after the other."""
+"""The examples of the guide to PyTorch and of its lessons run, one after the other."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ from helpers import guide_blocks
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 
 
-def test_the_examples_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("page", "folder", "count"),
+    [
+        ("torch.md", "howto", 6),
+        ("long-loops.md", "tutorial", 5),
+        ("train-within-a-budget.md", "tutorial", 4),
+    ],
+)
+def test_the_examples_run(
+    page: str, folder: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = guide_blocks("torch.md")
-    assert len(blocks) == 5
+    blocks = guide_blocks(page, folder)
+    assert len(blocks) == count
     namespace: dict[str, object] = {"__name__": "example"}
     for block in blocks:
         exec(block, namespace)

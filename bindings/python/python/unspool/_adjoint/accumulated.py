@@ -12,7 +12,7 @@ from .._trees import flatten
 from ..errors import ArrayError, OptionError
 from .states import is_array, never_changes, place_of
 
-__all__ = ["Accumulated"]
+__all__ = ["Accumulated", "in_numpy"]
 
 #: The name of what is given without one.
 ALONE = "adjoint"
@@ -84,7 +84,7 @@ class Accumulated:
             for way, array in (
                 [] if random.is_generator(one) or is_small(one) else flatten({name: one})[0]
             ):
-                numbers = _in_numpy(array)
+                numbers = in_numpy(array)
                 if numbers is not None:
                     found[way] = numbers
         return found
@@ -148,7 +148,7 @@ def _unwatched(array: Any) -> Any:
     return array.detach() if hasattr(array, "detach") else array
 
 
-def _in_numpy(array: Any) -> Any:
+def in_numpy(array: Any) -> Any:
     """The items as an array of NumPy in double precision; None where they are integers."""
     numpy: Any = importlib.import_module("numpy")
     if hasattr(array, "detach"):

@@ -46,17 +46,19 @@ class Effect:
 
 
 class FidelityWarning(UserWarning):
-    """A codec with a bound changes the gradient of `unspool.adjoint(check=n)` by more than 5 %."""
+    """A codec with a bound changes a gradient that was checked (`check=n`) by more than 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """What the codec does to the gradient of `unspool.adjoint(check=n)`.
+    """What the codec does to a gradient, as `check=n` has estimated it.
 
     Attributes:
-        checked: the steps that were also reversed from exact states.
-        steps: the number of all steps.
-        arrays: the effect on each array of `adjoint_state`, by its name.
+        checked: the steps that were also reversed from exact states; of `unspool.torch.scan`, the
+            segments.
+        steps: the number of all steps, or of all segments that start from a copy.
+        arrays: the effect on each array of the gradient, by its name: of `unspool.adjoint`, all of
+            `adjoint_state`.
     """
 
     checked: tuple[int, ...]

@@ -16,6 +16,7 @@ from unspool.schedules import as_schedule
 from unspool.schedules.given import figure
 
 from ._changed import refuse
+from ._checked import Told, count_of
 from ._passes import Loop, Passes
 from ._spools import checked
 from ._trees import Rows, flatten, unflatten
@@ -33,6 +34,8 @@ def adjoint(
     schedule: Any = "auto",
     spool: Any = None,
     codec: Any = None,
+    check: int = 0,
+    fidelity: Told | None = None,
 ) -> tuple[Any, Any]:
     """A loop of `step` over `xs`, of which only states are kept, by any schedule.
 
@@ -56,6 +59,13 @@ def adjoint(
         spool: where states are kept, under versions of its own. Without one, a spool is opened in
             main memory, and closed when the graph is gone.
         codec: of the states, as in `Spool`.
+        check: the number of states, spread over the loop, that are also kept without loss, to
+            estimate what a codec with a bound does to the gradient, as for `unspool.adjoint`. In a
+            backward pass every step is then reversed twice, the checked ones three times. Above 5 %
+            there is an `unspool.types.FidelityWarning`.
+        fidelity: is called with what `check` has found in a backward pass, an
+            `unspool.types.Fidelity`. Its arrays are called `init[0]`, `xs[0]`, `params[0]` and so
+            on, by the leaves of these arguments.
 
     Returns:
         The last carry, and the outputs stacked; None as outputs where no step has one.
@@ -63,13 +73,14 @@ def adjoint(
     Raises:
         ArrayError: `step` reads a tensor that needs a gradient and is not in `params`, changes its
             carry in place or to other shapes, or the carry has something that is no tensor.
-        OptionError: an argument makes no sense, or `step` returned no pair.
+        OptionError: an argument makes no sense, or `step` returned no pair; `check` with a schedule
+            that does not know the number of steps.
         ScheduleError: the schedule breaks a rule, or is for another number of steps.
         All that `Spool.save` and `Spool.restore` raise, also in the backward pass.
     """
     if not callable(step):
         raise OptionError(f"adjoint(step={step!r}): that is no function.")
-    given = checked("adjoint", spool)
+    given, checks = checked("adjoint", spool), count_of("adjoint", check, fidelity)
     rows = Rows("adjoint", xs, length)
     leaves, tree = flatten(init)
     listed = _params(params)
@@ -84,7 +95,7 @@ def adjoint(
     if not torch.is_grad_enabled():
         return loop.plain()
     loop.try_first_step()
-    passes = Passes(loop, chosen, given, codec)
+    passes = Passes(loop, chosen, given, codec, checks, fidelity)
     found = list(_Node.apply(passes, *leaves, *rows.leaves, *listed))
     carry, ys = found[: len(leaves)], found[len(leaves) :]
     return unflatten(carry, tree), passes.outputs.tree_of(ys)

@@ -1,14 +1,14 @@
-"""What the graph of one step reaches: the tensors that need a gradient and that nobody listed."""
+"""What the graph of steps reaches: the tensors that need a gradient, and those nobody listed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from unspool.errors import ArrayError
 
-__all__ = ["check_reached"]
+__all__ = ["check_reached", "leaves_reached"]
 
 
 def check_reached(outputs: Iterable[Any], listed: Sequence[torch.Tensor]) -> None:
@@ -23,10 +23,22 @@ def check_reached(outputs: Iterable[Any], listed: Sequence[torch.Tensor]) -> Non
     """
     leaves = {id(tensor) for tensor in listed}
     edges = {(tensor.grad_fn, tensor.output_nr) for tensor in listed if tensor.grad_fn is not None}
-    ahead = [(out.grad_fn, out.output_nr) for out in outputs if out.grad_fn is not None]
+    for leaf in leaves_reached(outputs, edges):
+        if id(leaf) not in leaves:
+            _refuse(leaf)
+
+
+def leaves_reached(
+    outputs: Iterable[torch.Tensor], edges: Collection[tuple[Any, int]] = ()
+) -> Iterator[torch.Tensor]:
+    """The leaves that need a gradient and had a part in these tensors, each once for each of its
+    nodes; the graph is not followed past `edges`."""
+    ahead = []
     for out in outputs:
-        if out.requires_grad and out.grad_fn is None and id(out) not in leaves:
-            _refuse(out)
+        if out.grad_fn is not None:
+            ahead.append((out.grad_fn, out.output_nr))
+        elif out.requires_grad:
+            yield out
     seen: set[Any] = set()
     while ahead:
         node, number = ahead.pop()
@@ -36,8 +48,8 @@ def check_reached(outputs: Iterable[Any], listed: Sequence[torch.Tensor]) -> Non
         leaf = getattr(node, "variable", None)
         if leaf is None:
             ahead += node.next_functions
-        elif id(leaf) not in leaves:
-            _refuse(leaf)
+        else:
+            yield leaf
 
 
 def _refuse(leaf: torch.Tensor) -> None:

@@ -6,6 +6,7 @@ was there, since results of kernels may depend on them in their last bits.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -50,22 +51,29 @@ class Layout:
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Layout:
         """That of a tensor."""
-        size, stride = tuple(tensor.shape), tensor.stride()
+        return _layout(tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device)
+
+    @classmethod
+    def _of(
+        cls,
+        size: tuple[int, ...],
+        stride: tuple[int, ...],
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> Layout:
         order = tuple(sorted(range(len(size)), key=lambda each: -stride[each]))
         distinct = tuple(1 if step == 0 else n for n, step in zip(size, stride, strict=True))
         if _overlaps(distinct, stride, order):
             # Windows over the same memory: they come back as tensors of their own.
-            return cls.of(torch.empty(size, dtype=tensor.dtype, device="meta"))._on(tensor.device)
-        return cls(size, stride, tensor.dtype, tensor.device, order, distinct)
+            stride = torch.empty(size, device="meta").stride()
+            return cls._of(size, stride, dtype, device)
+        return cls(size, stride, dtype, device, order, distinct)
 
     @classmethod
     def whole(cls, tensor: torch.Tensor) -> Layout:
         """One without repetitions, for other tensors of the same shape too."""
         found = cls.of(tensor)
         return found if found.distinct == found.size else cls.of(tensor.contiguous())
-
-    def _on(self, device: torch.device) -> Layout:
-        return Layout(self.size, self.stride, self.dtype, device, self.order, self.distinct)
 
     def saved(self, tensor: torch.Tensor) -> torch.Tensor:
         """The view of the tensor that is saved: each item once, in the order of its memory."""
@@ -81,6 +89,10 @@ class Layout:
             self.distinct, self.stride, dtype=self.dtype, device=self.device
         )
         return memory.expand(self.size), memory.permute(self.order)
+
+
+# The carries of a loop lie in few ways, and each step asks for theirs.
+_layout = functools.lru_cache(maxsize=1024)(Layout._of)
 
 
 def _overlaps(size: tuple[int, ...], stride: tuple[int, ...], order: tuple[int, ...]) -> bool:

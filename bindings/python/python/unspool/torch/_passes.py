@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from unspool._adjoint.fidelity import CheckedRun
+from unspool._adjoint.report import AdjointReport
 from unspool._adjoint.run import Job, Run
 from unspool.errors import ArrayError
 from unspool.schedules import Revolve, Schedule, Stop, StoreAll
 from unspool.schedules.given import figure
 
+from ._checked import Gradients, Told
 from ._graph import check_reached
 from ._layout import Layout, bytes_of_tensor, can_be_saved
 from ._spools import close_quietly, free_host, open_spool, place_of, reserve
@@ -25,7 +28,7 @@ LOOKAHEAD = 1024
 #: What a state takes in a tier beyond its tensors: random numbers, alignment, a head on disk.
 OVERHEAD = 16384
 
-Gradients = list[torch.Tensor | None]
+Some = list[torch.Tensor | None]
 
 
 class Loop:
@@ -33,7 +36,8 @@ class Loop:
 
     Attributes:
         tree: the structure of the carry.
-        init: the tensors of the first carry, without a graph.
+        given: the tensors of the first carry.
+        init: the same without a graph.
         params: tensors that `step` reads besides its arguments.
         around: what the steps depend on besides.
     """
@@ -49,6 +53,7 @@ class Loop:
         _check_carry(init)
         self.step, self.rows, self.tree, self.params = step, rows, tree, params
         self.around = Surroundings([*init, *rows.leaves, *params])
+        self.given = list(init)
         self.init: list[torch.Tensor] = [leaf.detach() for leaf in init]
         self.steps = rows.length or 0
 
@@ -118,9 +123,7 @@ class Once:
         tensors = [out for out in (*self.after, *self.y) if isinstance(out, torch.Tensor)]
         check_reached(tensors, [*self.carry, *self.x, *self.params])
 
-    def back(
-        self, after: Gradients, y: Gradients, sums: Gradients
-    ) -> tuple[Gradients, Gradients, Gradients]:
+    def back(self, after: Some, y: Some, sums: Some) -> tuple[Some, Some, Some]:
         """The gradients of the carry and of x, and those of the parameters added to `sums`.
 
         A sum goes in as the first gradient of its parameter, so that everything is added in the
@@ -151,9 +154,10 @@ def _leaf(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class State(tuple[torch.Tensor, ...]):
-    """What is saved of a state; and its tensors, and its random numbers."""
+    """What is saved of a state; and its tensors, how they lie, and its random numbers."""
 
     leaves: list[torch.Tensor]
+    layouts: list[Layout]
     random: list[torch.Tensor]
 
 
@@ -169,51 +173,68 @@ class Carry:
     def __init__(self, leaves: list[torch.Tensor], around: Surroundings, first: int) -> None:
         self.leaves, self.around, self.first = leaves, around, first
         # The first state may lie in memory in another way than those that steps make.
-        self.before = self.after = [Layout.whole(leaf) for leaf in leaves]
+        self.before = self.after = self.layouts = [Layout.whole(leaf) for leaf in leaves]
+        # What `now` returns, until there is another state.
+        self._now: State | None = None
 
     def now(self) -> State:
-        """The state."""
-        pairs, random = zip(self.after, self.leaves, strict=True), self.around.random()
-        state = State([*(layout.saved(leaf) for layout, leaf in pairs), *random])
-        state.leaves, state.random = self.leaves, random
-        return state
+        """The state, with the random numbers with which its step begins."""
+        if self._now is None:
+            pairs, random = zip(self.layouts, self.leaves, strict=True), self.around.random()
+            state = State([*(layout.saved(leaf) for layout, leaf in pairs), *random])
+            state.leaves, state.layouts, state.random = self.leaves, self.layouts, random
+            self._now = state
+        return self._now
 
     def stepped(self, leaves: list[torch.Tensor]) -> None:
         """Steps have made another state."""
         if self.after is self.before:
             self.after = [Layout.whole(leaf) for leaf in leaves]
-        self.leaves = leaves
+        self.leaves, self.layouts, self._now = leaves, self.after, None
 
     def replace(self, _: Any) -> None:
         """What `forward` returned: nothing, as it has called `stepped`."""
 
     def put_back(self, state: State) -> None:
         """Makes an earlier state the working one."""
-        self.leaves = state.leaves
+        self.leaves, self.layouts, self._now = state.leaves, state.layouts, state
         self.around.set_random(state.random)
 
     def restore(self, spool: Any, version: int, stream: Any) -> None:
         """Makes a state of the spool the working one."""
-        layouts, random = self.before if version == self.first else self.after, self.around.random()
+        layouts = self.before if version == self.first else self.after
+        self.put_back(self._read(spool, version, layouts, stream))
+
+    def loaded(self, spool: Any, version: int, like: State) -> State:
+        """A state of the spool that lies as another one."""
+        return self._read(spool, version, like.layouts, None)
+
+    def _read(self, spool: Any, version: int, layouts: list[Layout], stream: Any) -> State:
         made = [layout.empty() for layout in layouts]
-        spool.restore(version, *(target for _, target in made), *random, stream=stream)
-        self.leaves = [tensor for tensor, _ in made]
-        self.around.set_random(random)
+        random = [torch.empty_like(each) for each in self.now().random]
+        state = State([*(target for _, target in made), *random])
+        state.leaves, state.layouts, state.random = [leaf for leaf, _ in made], layouts, random
+        spool.restore(version, *state, stream=stream)
+        return state
 
 
 class Work:
-    """What the driver calls: the steps, and their reversal."""
+    """What the driver calls: the steps, and their reversal.
 
-    def __init__(self, loop: Loop, carry: Carry, *, counted: bool) -> None:
-        self.loop, self.carry, self.counted = loop, carry, counted
+    Attributes:
+        counted: whether the schedule knows the number of steps.
+        repeats: whether a step is reversed several times in a row, with the same random numbers.
+    """
+
+    def __init__(self, loop: Loop, carry: Carry, *, counted: bool, repeats: bool) -> None:
+        self.loop, self.carry, self.counted, self.repeats = loop, carry, counted, repeats
         self.outputs = Outputs("adjoint")
         self.last: list[torch.Tensor] = []
         self.random: list[torch.Tensor] = []
-        # The gradients of the working state, of the outputs of all steps, and of what they read.
-        self.after: Gradients = []
-        self.y: Gradients = []
-        self.rows: list[Gradients] = [[None] * loop.steps for _ in loop.rows.leaves]
-        self.sums: Gradients = [None] * len(loop.params)
+        # The gradients of the outputs of all steps, and what they become on their way back.
+        self.y: Some = []
+        self.gradients = Gradients(loop.given, loop.rows)
+        self.gradients.sums = [None] * len(loop.params)
 
     def forward(self, _: Any, start: int, stop: int) -> Any:
         """Takes steps without a graph."""
@@ -234,13 +255,14 @@ class Work:
         """Random numbers and autocast."""
         return self.loop.around
 
-    def reverse(self, _: Any, n: int) -> None:
+    def reverse(self, state: State, n: int) -> None:
         """Takes the gradients back over step n."""
-        y = self.outputs.of_step(self.y, n)
-        once = Once(self.loop, self.carry.leaves, n)
-        self.after, row, self.sums = once.back(self.after, y, self.sums)
-        for rows, gradient in zip(self.rows, row, strict=True):
-            rows[n] = gradient
+        y, found = self.outputs.of_step(self.y, n), self.gradients
+        if self.repeats:
+            self.around.set_random(state.random)
+        once = Once(self.loop, state.leaves, n)
+        found.after, row, found.sums = once.back(found.after, y, found.sums)
+        found.add_row(row)
 
 
 class Running:
@@ -257,11 +279,11 @@ class Running:
             run.begin()
         self.ended, self.random = False, work.around.random()
 
-    def finish(self) -> None:
+    def finish(self) -> AdjointReport:
         """The other pass."""
         self.ended = True
         self.work.around.set_random(self.random)
-        self.run.finish()
+        return self.run.finish()
 
     def __del__(self) -> None:
         if not self.ended:
@@ -272,15 +294,24 @@ class Passes:
     """Both passes over a loop. A second backward pass begins with another forward pass, as the
     states of the first one are given up on its way."""
 
-    def __init__(self, loop: Loop, schedule: Schedule | None, given: Any, codec: Any) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        schedule: Schedule | None,
+        given: Any,
+        codec: Any,
+        check: int,
+        told: Told | None,
+    ) -> None:
         state = sum(map(bytes_of_tensor, loop.init)) + OVERHEAD
         self.loop, self.codec, self.own = loop, codec, given is None
+        self.check, self.told = min(check, loop.steps), told
         self.spool = given
         if given is None:
             kept = None if schedule is None else figure(schedule, "slots")
-            states = min(loop.steps if kept is None else kept, loop.steps) + 2
+            states = min(loop.steps if kept is None else kept, loop.steps) + 2 + self.check
             self.spool = open_spool(place_of(loop.init), min(states * state, free_host()))
-        self.schedule = schedule or _fitting(loop.steps, state, self.spool)
+        self.schedule = schedule or _fitting(loop.steps, state, self.spool, 1 + self.check)
         self.begun_with = loop.around.random()
         self.running: Running | None = None
         self.outputs = Outputs("adjoint")
@@ -300,16 +331,22 @@ class Passes:
             running, self.running = self.running or self._run(), None
             work, carried = running.work, len(loop.init)
             work.outputs = self.outputs
-            work.after, work.y = list(gradients[:carried]), list(gradients[carried:])
-            running.finish()
-        rows = [loop.rows.gathered(place, found) for place, found in enumerate(work.rows)]
-        return [*work.after, *rows, *work.sums]
+            found = work.gradients
+            found.after, work.y = list(gradients[:carried]), list(gradients[carried:])
+            report = running.finish()
+        columns = zip(*found.rows(), strict=True)
+        rows = [loop.rows.gathered(place, column) for place, column in enumerate(columns)]
+        if self.told is not None and report.fidelity is not None:
+            self.told(report.fidelity)
+        return [*found.after, *rows, *found.sums]
 
     def _run(self) -> Running:
         """The forward pass."""
-        loop, first = self.loop, reserve(self.loop.steps + 2)
+        loop, first = self.loop, reserve(self.loop.steps + 2 + self.check)
         carry = Carry(loop.init, loop.around, first)
-        work = Work(loop, carry, counted=figure(self.schedule, "steps") is not None)
+        work = Work(
+            loop, carry, counted=figure(self.schedule, "steps") is not None, repeats=self.check > 0
+        )
         job = Job(
             schedule=self.schedule,
             spool=self.spool,
@@ -325,7 +362,9 @@ class Passes:
             codec=self.codec,
         )
         loop.around.set_random(self.begun_with)
-        return Running(work, Run(job))
+        if not self.check:
+            return Running(work, Run(job))
+        return Running(work, CheckedRun(job, work.gradients, self.check, "torch.adjoint"))
 
     def __del__(self) -> None:
         if getattr(self, "own", False):
@@ -333,11 +372,11 @@ class Passes:
             close_quietly(self.spool)
 
 
-def _fitting(steps: int, state: int, spool: Any) -> Schedule:
-    """All states where the spool has room for them, and Revolve with as many as there is room for
-    otherwise."""
+def _fitting(steps: int, state: int, spool: Any, more: int) -> Schedule:
+    """All states where the spool has room for them and `more`, and Revolve with as many as there is
+    room for otherwise."""
     tiers = spool.stats().tiers
     if any(tier.capacity is None for tier in tiers):
         return StoreAll(steps)
-    slots = max(max(tier.capacity - tier.used for tier in tiers) // state - 1, 1)
+    slots = max(max(tier.capacity - tier.used for tier in tiers) // state - more, 1)
     return StoreAll(steps) if slots >= steps else Revolve(steps, int(slots))

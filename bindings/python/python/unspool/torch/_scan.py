@@ -9,14 +9,16 @@ needs a tensor of the segment, and discarded when the graph lets go of the segme
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
+from unspool._adjoint.report import Fidelity
 from unspool.errors import OptionError
 
 from ._changed import refuse
+from ._checked import Check, Told, count_of
 from ._layout import bytes_of_tensor, can_be_saved
 from ._segments import ALIGNMENT, OVERHEAD, Measure, Segments, segments
 from ._spools import (
@@ -47,6 +49,8 @@ def scan(
     spool: Any = None,
     codec: Any = None,
     until: Callable[[Any], Any] | None = None,
+    check: int = 0,
+    fidelity: Told | None = None,
 ) -> tuple[Any, Any]:
     """A loop of `step` over `xs`, differentiable within a budget of memory.
 
@@ -82,19 +86,35 @@ def scan(
             nearby.
         until: `until(carry)` ends the loop after the step that makes it true. It is asked after
             each step, which waits for a GPU. With it, `length` may be left out.
+        check: the number of states, spread over the loop, that are also kept without loss, to
+            estimate what a codec with a bound does to the gradient. Before the first backward pass,
+            copies of all segments are then taken back twice, and those of the checked states three
+            times, so that it takes some three times as long. Above 5 % there is an
+            `unspool.types.FidelityWarning`.
+        fidelity: is called with what `check` has found, an `unspool.types.Fidelity`. Its arrays are
+            called `init[0]`, `xs[0]` and so on by the leaves of the argument, and `params[0]` and
+            so on what `step` reads besides, in no particular order.
 
     Returns:
         The last carry, and the outputs stacked; None as outputs where no step has one.
 
     Raises:
-        OptionError: an argument makes no sense, or `step` returned no pair.
-        ArrayError: `xs` has something that is no tensor, or `step` an output that is none.
+        OptionError: an argument makes no sense, or `step` returned no pair; `check` together with
+            `until`.
+        ArrayError: `xs` has something that is no tensor, or `step` an output that is none; with
+            `check`, a part of the carry needs a gradient and cannot be saved.
         All that `Spool.save` raises; and, in the backward pass, all that `Spool.restore` raises.
     """
     if not callable(step):
         raise OptionError(f"scan(step={step!r}): that is no function.")
     if every != "auto" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
         raise OptionError(f'scan(every={every!r}): write a number of steps, or "auto".')
+    checks = count_of("scan", check, fidelity)
+    if checks and until is not None:
+        raise OptionError(
+            "scan(check=...): the states to be checked are spread over the loop, and with `until` "
+            "nobody knows how long it is: give `length` alone."
+        )
     rows = Rows("scan", xs, length, endless=until is not None)
     loop = _Loop(step, rows, until)
     given = checked("scan", spool)
@@ -104,31 +124,42 @@ def scan(
     if loop.ended:
         return loop.result(carry)
     leaves = [leaf for leaf in flatten(carry)[0] if can_be_saved(leaf)]
-    cut = _cut(loop, leaves, budget, every, given)
+    cut = _cut(loop, leaves, budget, every, given, 2 if checks else 1)
+    restored = 0 if cut is None else -(-loop.left() // cut.every) - 1
+    if checks and not restored and fidelity is not None:
+        fidelity(Fidelity((), 0, {}))
     if cut is None:
         return loop.result(loop.run(carry, loop.rest()))
-    return loop.result(_segmented(loop, carry, cut, _Keeper(given, cut, place_of(leaves), codec)))
+    if not checks or not restored:
+        return loop.result(_segmented(loop, carry, _Keeper(given, cut, leaves, codec), None))
+    keeper = _Keeper(given, cut, leaves, codec, min(checks, restored) + 1)
+    watch = Check(step, init, rows, restored, checks, fidelity)
+    return watch.results(_segmented(loop, carry, keeper, watch), loop.outputs)
 
 
 def _cut(
-    loop: _Loop, leaves: list[torch.Tensor], budget: Any, every: Any, given: Any
+    loop: _Loop, leaves: list[torch.Tensor], budget: Any, every: Any, given: Any, alive: int
 ) -> Segments | None:
-    """How the steps that are left are cut."""
-    place, state = place_of(leaves), sum(bytes_of_tensor(leaf) + ALIGNMENT for leaf in leaves)
-    left = None if loop.rows.length is None else loop.rows.length - loop.done
-    if loop.until is not None:
-        left = None
+    """How the steps that are left are cut; the saved tensors of so many segments are alive at
+    once."""
+    place, state = place_of(leaves), _bytes(leaves)
+    left = None if loop.until is not None else loop.left()
     # A spool of our own needs to know how large it may be.
     host = free_host() if given is None else 0
     if every == "auto":
         # What the probed steps have saved stays until they are gone back through.
-        limit = max(0, budget_bytes("scan", budget, place) - PROBED * loop.saved)
+        limit = max(0, budget_bytes("scan", budget, place) - PROBED * loop.saved) // alive
         shared = given is None and place.type == "cpu"
         return segments(left, loop.saved, state, limit, host, shared=shared)
     if left is None:
         return Segments(every, host, disk=True)
     needed = -(-left // every) * (state + OVERHEAD)
     return Segments(every, min(needed, host), disk=needed > host)
+
+
+def _bytes(leaves: list[torch.Tensor]) -> int:
+    """What a carry takes in memory."""
+    return sum(bytes_of_tensor(leaf) + ALIGNMENT for leaf in leaves)
 
 
 class _Loop:
@@ -145,6 +176,10 @@ class _Loop:
         self.outputs = Outputs("scan")
         self.done = self.saved = 0
         self.ended = rows.length == 0
+
+    def left(self) -> int:
+        """How many steps are left; 0 where nobody knows."""
+        return 0 if self.rows.length is None else self.rows.length - self.done
 
     def rest(self) -> Iterable[int]:
         """The numbers of the steps that are left."""
@@ -199,12 +234,19 @@ class _Keeper:
     """The spool of a loop, and the order in which its states come back.
 
     Attributes:
-        spool: the given one, or one of our own, which is closed when nothing refers to this.
+        every: the steps in a segment.
+        spool: the given one, or one of our own with room for `more` states, which is closed when
+            nothing refers to this.
     """
 
-    def __init__(self, given: Any, cut: Segments, place: torch.device, codec: Any) -> None:
-        self.codec, self._own = codec, given is None
-        self.spool = open_spool(place, cut.host, disk=cut.disk) if self._own else given
+    def __init__(
+        self, given: Any, cut: Segments, leaves: list[torch.Tensor], codec: Any, more: int = 0
+    ) -> None:
+        self.codec, self._own, self.spool = codec, given is None, given
+        self.every = cut.every
+        if self._own:
+            host = cut.host + more * (_bytes(leaves) + OVERHEAD)
+            self.spool = open_spool(place_of(leaves), host, disk=cut.disk)
         # With one tier alone there is nothing to bring back.
         self._announced = len(self.spool.stats().tiers) < 2
         self._saved: dict[int, None] = {}
@@ -231,15 +273,17 @@ class _Keeper:
 
 
 class _Start:
-    """The carry with which a segment starts: the live one at first, and then a copy of it.
+    """The carry with which a segment starts: the live one at first, and then a copy of it; or at
+    once an exact copy.
 
     What cannot be saved (numbers, sparse tensors, subclasses, tensors of other devices) is kept as
     it is. A tensor that is in the carry twice is so again.
     """
 
-    def __init__(self, keeper: _Keeper, carry: Any) -> None:
+    def __init__(self, keeper: _Keeper, carry: Any, *, exact: bool = False) -> None:
         leaves, self.tree = flatten(carry)
-        self.first, self.live = True, carry
+        self.devices = {leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)}
+        self.first, self.live = not exact, None if exact else carry
         tensors = {id(leaf): leaf for leaf in leaves if can_be_saved(leaf)}
         places = {key: place for place, key in enumerate(tensors)}
         self.places = [places.get(id(leaf)) for leaf in leaves]
@@ -247,17 +291,38 @@ class _Start:
         self.kept = [None if id(leaf) in tensors else leaf for leaf in leaves]
         self.versions = [getattr(leaf, "_version", None) for leaf in self.kept]
         self.keeper = keeper
-        self.snapshot = keeper.keep(list(tensors.values())) if tensors else None
+        made = list(tensors.values())
+        self.snapshot: Snapshot | None = None
+        if made:
+            self.snapshot = Snapshot(keeper, made, "raw") if exact else keeper.keep(made)
 
     def take(self) -> Any:
         """The carry: the live one for the first time."""
         if self.first:
             live, self.first, self.live = self.live, False, None
             return live
+        return self._filled([] if self.snapshot is None else self._copies(self.snapshot))
+
+    def leaves_and_carry(self) -> tuple[list[torch.Tensor], Any]:
+        """New tensors that gradients can be taken of, and the carry that is made of them."""
+        made = [] if self.snapshot is None else self.snapshot.load()
+        for tensor, grows in zip(made, self.grows, strict=True):
+            tensor.requires_grad_(grows)
+        # Steps may change their carry in place, and leaves of a graph they could not.
+        return made, self._filled([tensor.clone() for tensor in made])
+
+    def by_leaf(self, gradients: Sequence[Any]) -> list[Any]:
+        """The gradients of these tensors in the places of the leaves of the carry."""
+        taken, found = set[int](), list[Any]()
+        for place in self.places:
+            found.append(None if place is None or place in taken else gradients[place])
+            taken |= set() if place is None else {place}
+        return found
+
+    def _filled(self, copies: Sequence[torch.Tensor]) -> Any:
         for leaf, version in zip(self.kept, self.versions, strict=True):
             if leaf is not None and version is not None and leaf._version != version:
                 refuse(leaf, version)
-        copies = [] if self.snapshot is None else self._copies(self.snapshot)
         leaves = [
             kept if place is None else copies[place]
             for place, kept in zip(self.places, self.kept, strict=True)
@@ -287,18 +352,20 @@ class _Results(torch.autograd.Function):
         raise RuntimeError("unspool.torch.scan: nothing may go back through a copy of a state.")
 
 
-def _segmented(loop: _Loop, carry: Any, cut: Segments, keeper: _Keeper) -> Any:
+def _segmented(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
     """Takes all steps that are left, in segments; the last one is not computed again, as its memory
     is free once the others are."""
     while not loop.ended:
-        last = loop.rows.length is not None and loop.rows.length - loop.done <= cut.every
+        last = loop.rows.length is not None and loop.left() <= keeper.every
         if last and loop.until is None:
+            if check is not None:
+                check.add(carry, loop.upto(None), None, _Start(keeper, carry, exact=True))
             return loop.run(carry, loop.rest())
-        carry = _segment(loop, carry, cut.every, keeper)
+        carry = _segment(loop, carry, keeper, check)
     return carry
 
 
-def _segment(loop: _Loop, carry: Any, every: int, keeper: _Keeper) -> Any:
+def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
     """Takes the steps of one segment."""
     first, taken, step, rows = loop.done, 0, loop.step, loop.rows
     # Taken out when the segment runs: what the graph holds must not lead to outputs of the graph.
@@ -309,7 +376,7 @@ def _segment(loop: _Loop, carry: Any, every: int, keeper: _Keeper) -> Any:
         carry = start.take()
         if loops:
             live = loops.pop()
-            carry = live.run(carry, live.upto(every))
+            carry = live.run(carry, live.upto(keeper.every))
             taken = live.done - first
             return carry
         rows.check()
@@ -318,8 +385,10 @@ def _segment(loop: _Loop, carry: Any, every: int, keeper: _Keeper) -> Any:
         return None
 
     start = _Start(keeper, carry)
+    if check is not None:
+        exact = _Start(keeper, carry, exact=True) if check.wants() else None
+        check.add(carry, loop.upto(keeper.every), start, exact)
     # By these, checkpoint knows of which GPUs the random numbers are to be the same again.
-    devices = {leaf.device for leaf in flatten(carry)[0] if isinstance(leaf, torch.Tensor)}
-    marks = [torch.empty(0, device=device) for device in devices]
+    marks = [torch.empty(0, device=device) for device in start.devices]
     del carry
     return checkpoint(forwards, start, *marks, use_reentrant=False)

@@ -80,7 +80,7 @@ class Rows:
         return None if self.tree is None else unflatten(leaves, self.tree)
 
     def gathered(self, place: int, gradients: Sequence[Any]) -> torch.Tensor | None:
-        """The gradient of one tensor of `xs` from those of its rows."""
+        """The gradient of one tensor of `xs` from those of its rows; None where it has none."""
         leaf = self.leaves[place]
         if not leaf.requires_grad or all(each is None for each in gradients):
             return None
