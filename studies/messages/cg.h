@@ -70,7 +70,7 @@ static void solve(const Box *box, const double *rows, int steps)
     }
     double begin = MPI_Wtime(), norm = dot(box, r, r), first = norm;
     for (int step = 0; step < steps && norm > 0; step++) {
-        exchange(box, field_of(p, MPI_DOUBLE, 1), TAG);
+        exchange(box, field_of(p, MPI_DOUBLE, 1), TAG, 1);
         multiply(box, rows, p, q);
         double alpha = norm / dot(box, p, q), before = norm;
         for (size_t n = 0; n < count; n++) {

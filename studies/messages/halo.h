@@ -144,20 +144,45 @@ static inline Field field_of(void *data, MPI_Datatype type, int numbers)
     return field;
 }
 
-/* Copies `count` layers of a dimension out of a field, or into it; returns their bytes. */
-static inline size_t layers(const Box *box, Field field, char *packed, int dim, int from,
-                            int count, int into)
+/* A part of a box: from one place to another in each dimension, the latter not included. */
+typedef struct {
+    int from[DIMS], to[DIMS];
+} Region;
+
+/* Layers `from` to `from + count` of a dimension. With corners they have the layers of neighbours
+ * along the dimensions before, where there are such. */
+static inline Region region_of(const Box *box, int dim, int from, int count, int corners)
 {
-    size_t run = stride_of(box, dim) * field.item, block = run * (size_t)box->full[dim];
-    size_t blocks = values_of(box) * field.item / block, part = run * (size_t)count;
-    for (size_t b = 0; b < blocks; b++) {
-        char *there = (char *)field.data + b * block + (size_t)from * run;
-        if (into)
-            memcpy(there, packed + b * part, part);
-        else
-            memcpy(packed + b * part, there, part);
+    Region region;
+    for (int d = 0; d < DIMS; d++) {
+        int width = box->width[d], end = width + box->inner[d], is_wide = corners && d < dim;
+        region.from[d] = is_wide && box->lower[d] != MPI_PROC_NULL ? 0 : width;
+        region.to[d] = is_wide && box->upper[d] != MPI_PROC_NULL ? box->full[d] : end;
     }
-    return blocks * part;
+    region.from[dim] = from;
+    region.to[dim] = from + count;
+    return region;
+}
+
+static inline size_t bytes_of(Region region, size_t item)
+{
+    for (int d = 0; d < DIMS; d++)
+        item *= (size_t)(region.to[d] - region.from[d]);
+    return item;
+}
+
+/* Copies a region out of a field, or into it, row by row. */
+static inline void copy(const Box *box, Field field, Region r, char *packed, int into)
+{
+    size_t row = (size_t)(r.to[0] - r.from[0]) * field.item;
+    for (int l = r.from[3]; l < r.to[3]; l++)
+        for (int k = r.from[2]; k < r.to[2]; k++)
+            for (int j = r.from[1]; j < r.to[1]; j++, packed += row) {
+                size_t here = (size_t)r.from[0] + stride_of(box, 1) * (size_t)j +
+                              stride_of(box, 2) * (size_t)k + stride_of(box, 3) * (size_t)l;
+                char *there = (char *)field.data + here * field.item;
+                memcpy(into ? there : packed, into ? packed : there, row);
+            }
 }
 
 /* Two neighbours' messages: receives are ready before anything is sent, as in HPCCG. A rank that is
@@ -182,24 +207,23 @@ static inline void swap(const Box *box, Field field, int dim, char *const out[2]
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
 
-/* Brings the layers of neighbours up to date: one dimension after the other, with the layers of
- * those before, so that corners come along. Messages have the tags from `tag` on, two a dimension. */
-static inline void exchange(const Box *box, Field field, int tag)
+/* Brings the layers of neighbours up to date, one dimension after the other; corners come along with
+ * those of the dimensions before. Messages have the tags from `tag` on, two a dimension. */
+static inline void exchange(const Box *box, Field field, int tag, int corners)
 {
     for (int dim = 0; dim < DIMS; dim++) {
         int width = box->width[dim], inner = box->inner[dim];
         if (!width)
             continue;
-        size_t room_of = values_of(box) / (size_t)box->full[dim] * (size_t)width * field.item;
-        char *out[2] = {room(room_of), room(room_of)}, *in[2] = {room(room_of), room(room_of)};
-        layers(box, field, out[0], dim, width, width, 0);
-        size_t bytes = layers(box, field, out[1], dim, inner, width, 0);
+        int sent[2] = {width, inner}, got[2] = {0, width + inner};
+        size_t bytes = bytes_of(region_of(box, dim, 0, width, corners), field.item);
+        char *out[2] = {room(bytes), room(bytes)}, *in[2] = {room(bytes), room(bytes)};
+        for (int side = 0; side < 2; side++)
+            copy(box, field, region_of(box, dim, sent[side], width, corners), out[side], 0);
         swap(box, field, dim, out, in, bytes, tag + 2 * dim);
-        if (box->lower[dim] != MPI_PROC_NULL)
-            layers(box, field, in[0], dim, 0, width, 1);
-        if (box->upper[dim] != MPI_PROC_NULL)
-            layers(box, field, in[1], dim, width + inner, width, 1);
         for (int side = 0; side < 2; side++) {
+            if ((side ? box->upper : box->lower)[dim] != MPI_PROC_NULL)
+                copy(box, field, region_of(box, dim, got[side], width, corners), in[side], 1);
             free(out[side]);
             free(in[side]);
         }

@@ -72,22 +72,23 @@ static void fold(const Box *box, double *rows)
     for (int dim = DIMS - 1; dim >= 0; dim--) {
         if (!box->width[dim])
             continue;
-        size_t bytes = values_of(box) / (size_t)box->full[dim] * field.item;
-        char *out = room(bytes), *in = room(bytes), *mine = room(bytes);
-        layers(box, field, out, dim, box->inner[dim] + 1, 1, 0);
+        Region last = region_of(box, dim, box->inner[dim] + 1, 1, 1);
+        Region first = region_of(box, dim, 1, 1, 1);
+        size_t bytes = bytes_of(last, field.item);
+        double *out = room(bytes), *in = room(bytes), *sum = room(bytes);
+        copy(box, field, last, (char *)out, 0);
         int count = (int)(bytes / sizeof(double));
         MPI_Sendrecv(out, count, MPI_DOUBLE, box->upper[dim], 7, in, count, MPI_DOUBLE,
                      box->lower[dim], 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (box->lower[dim] != MPI_PROC_NULL) {
-            layers(box, field, mine, dim, 1, 1, 0);
-            double *sum = (double *)(void *)mine, *more = (double *)(void *)in;
+            copy(box, field, first, (char *)sum, 0);
             for (int n = 0; n < count; n++)
-                sum[n] += more[n];
-            layers(box, field, mine, dim, 1, 1, 1);
+                sum[n] += in[n];
+            copy(box, field, first, (char *)sum, 1);
         }
         free(out);
         free(in);
-        free(mine);
+        free(sum);
     }
 }
 

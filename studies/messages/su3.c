@@ -48,7 +48,7 @@ static int is_own(const Box *box, const size_t c[DIMS])
 /* out = D v, whose neighbours are brought up to date first. */
 static void hop(const Box *box, const float *links, float *v, float *out)
 {
-    exchange(box, field_of(v, MPI_FLOAT, COLOUR), VECTORS);
+    exchange(box, field_of(v, MPI_FLOAT, COLOUR), VECTORS, 0);
     EACH_SITE(box, c, here)
     {
         float *sum = out + here * COLOUR;
@@ -122,7 +122,7 @@ static void move_links(const Box *box, float *links, float keep, float size, uin
             unitary(u);
         }
     }
-    exchange(box, field_of(links, MPI_FLOAT, LINKS), MOVED);
+    exchange(box, field_of(links, MPI_FLOAT, LINKS), MOVED, 0);
 }
 
 /* Takes up to SOLVE steps from x = 0 for a drawn source. */

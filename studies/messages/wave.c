@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = MPI_Wtime();
     for (int t = 0; t < setup.steps; t++) {
-        exchange(&box, field_of(now, MPI_FLOAT, 1), 40);
+        exchange(&box, field_of(now, MPI_FLOAT, 1), 40, 0);
         step(&box, speed, now, next);
         if (shot < count)
             next[shot] += source(t);
