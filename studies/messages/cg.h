@@ -1,5 +1,5 @@
-/* Conjugate gradients on rows of 27 coefficients, those of the places around, as HPCCG and miniFE have
- * them: the last of 28 numbers of a row is the right-hand side.
+/* Conjugate gradients on rows of 27 coefficients, those of the places around, as HPCCG and
+ * miniFE have them: the last of 28 numbers of a row is the right-hand side.
  */
 #ifndef CG_H
 #define CG_H

@@ -59,7 +59,8 @@ static inline Setup setup_of(int argc, char **argv)
     return setup;
 }
 
-/* A number in [0, 1) that belongs to a place of the whole grid, whoever computes it (SplitMix64). */
+/* A number in [0, 1) that belongs to a place of the whole grid, whoever computes it
+ * (SplitMix64). */
 static inline double drawn(uint64_t seed, uint64_t place)
 {
     uint64_t z = seed * 0xd1342543de82ef95u + (place + 1) * 0x9e3779b97f4a7c15u;
@@ -68,7 +69,8 @@ static inline double drawn(uint64_t seed, uint64_t place)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-/* Ranks are a grid over the first `divided` dimensions, or a chain along `chain` if it is not -1. */
+/* Ranks are a grid over the first `divided` dimensions, or a chain along `chain` if it is not
+ * -1. */
 static inline Box box_of(Setup setup, int width, int divided, int chain, int periodic)
 {
     Box box = {0};
@@ -207,8 +209,8 @@ static inline void swap(const Box *box, Field field, int dim, char *const out[2]
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
 
-/* Brings the layers of neighbours up to date, one dimension after the other; corners come along with
- * those of the dimensions before. Messages have the tags from `tag` on, two a dimension. */
+/* Brings the layers of neighbours up to date, one dimension after the other; corners come along
+ * with those of the dimensions before. Messages have the tags from `tag` on, two a dimension. */
 static inline void exchange(const Box *box, Field field, int tag, int corners)
 {
     for (int dim = 0; dim < DIMS; dim++) {

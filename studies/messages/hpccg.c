@@ -1,5 +1,5 @@
-/* HPCCG's problem: a chain of ranks, 27 on the diagonal, -1 for each neighbour, and a right-hand side
- * for which the solution is one everywhere; or `random`, one drawn for each place.
+/* HPCCG's problem: a chain of ranks, 27 on the diagonal, -1 for each neighbour, and a right-hand
+ * side for which the solution is one everywhere; or `random`, one drawn for each place.
  */
 #include "cg.h"
 

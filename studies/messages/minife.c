@@ -1,13 +1,14 @@
-/* miniFE's problem: diffusion on hexahedra with eight nodes. Each rank assembles the elements whose first
- * node is its own; what it has for rows of others goes to them, and then conjugate gradients. One
- * end of the first dimension is held at 0, the other at 1; `random`: each element has a conductivity
- * of its own, and each node a source.
+/* miniFE's problem: diffusion on hexahedra with eight nodes. Each rank assembles the elements
+ * whose first node is its own; what it has for rows of others goes to them, and then conjugate
+ * gradients. One end of the first dimension is held at 0, the other at 1; `random`: each element
+ * has a conductivity of its own, and each node a source.
  */
 #include <math.h>
 
 #include "cg.h"
 
-/* The matrix of an element of side 1 by 2 x 2 x 2 Gauss points; node n is at (n&1, n>>1&1, n>>2). */
+/* The matrix of an element of side 1 by 2 x 2 x 2 Gauss points; node n is at (n&1, n>>1&1,
+ * n>>2). */
 static void element(double matrix[8][8])
 {
     memset(matrix, 0, 64 * sizeof(double));
@@ -92,7 +93,8 @@ static void fold(const Box *box, double *rows)
     }
 }
 
-/* Holds the ends of the first dimension: their rows and columns go, and their values to the right. */
+/* Holds the ends of the first dimension: their rows and columns go, and their values to the
+ * right. */
 static void hold_ends(const Box *box, double *rows)
 {
     EACH_PLACE(box, i, j, k)

@@ -1,6 +1,7 @@
-/* Molecular dynamics as miniMD has it: Lennard-Jones with a cutoff, a periodic box of cells that ranks
- * share, positions of atoms near a border sent in each step, and new lists of them every twentieth.
- * Own data: a lattice that melts from drawn velocities; `random`: atoms begin away from it as well.
+/* Molecular dynamics as miniMD has it: Lennard-Jones with a cutoff, a periodic box of cells that
+ * ranks share, positions of atoms near a border sent in each step, and new lists of them every
+ * twentieth. Own data: a lattice that melts from drawn velocities; `random`: atoms begin away
+ * from it as well.
  */
 #include <math.h>
 
@@ -10,7 +11,8 @@ enum { NEW_LISTS = 20, SWAPS = 6, POSITIONS = 20, MOVES = 40, BORDERS = 60, NEIG
 
 static const double CUTOFF = 2.5, REACH = 2.8, DENSITY = 0.8442, STEP = 0.005, HEAT = 1.44;
 
-/* Atoms of a rank and, after them, copies of those of its neighbours; what each swap sends and gets. */
+/* Atoms of a rank and, after them, copies of those of its neighbours; what each swap sends and
+ * gets. */
 typedef struct {
     Box box;
     double length[3], low[3], high[3]; /* of the whole box; of this rank's part */

@@ -1,6 +1,7 @@
-/* A network that is slowed down, to be preloaded: each rank has a link of SLOW_NETWORK bytes a second,
- * and a send returns no earlier than its bytes have left by it. Only sends are slowed that programs
- * of this folder make, and those of a layer that is preloaded before this library. Nothing else waits.
+/* A network that is slowed down, to be preloaded: each rank has a link of SLOW_NETWORK bytes a
+ * second, and a send returns no earlier than its bytes have left by it. Only sends are slowed
+ * that programs of this folder make, and those of a layer that is preloaded before this library.
+ * Nothing else waits.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
-/* Communication of lattice QCD as MILC has it: colour vectors on a periodic grid of four dimensions,
- * staggered fermions, conjugate gradients for (m^2 - D^2) x = b, and links that move between solves.
- * Own data: links near one; `random`: links drawn at will. Sources are drawn in either case, as in
- * MILC. Floats of 32 bits, as MILC's default was.
+/* Communication of lattice QCD as MILC has it: colour vectors on a periodic grid of four
+ * dimensions, staggered fermions, conjugate gradients for (m^2 - D^2) x = b, and links that move
+ * between solves. Own data: links near one; `random`: links drawn at will. Sources are drawn in
+ * either case, as in MILC. Floats of 32 bits, as MILC's default was.
  */
 #include <math.h>
 

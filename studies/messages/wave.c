@@ -1,6 +1,6 @@
 /* An acoustic wave in three dimensions: second order in time, eighth in space, so four layers of
- * neighbours. Own data: two layers of rock and a source in the middle; `random`: each place has a speed
- * of its own, and the source is away from all symmetries.
+ * neighbours. Own data: two layers of rock and a source in the middle; `random`: each place has
+ * a speed of its own, and the source is away from all symmetries.
  */
 #include <math.h>
 

@@ -36,8 +36,8 @@ class Messages:
     programs: tuple[str, ...] = PROGRAMS
     command: Path | None = None
     sources: Path = Path("studies/messages")
-    compared: int = 240
-    analysis: float = 8.0
+    compared: int = 120
+    analysis: float = 5.0
     rounds: int = 3
     networks: tuple[float, ...] = (0.1e9, 1e9, 10e9)
     scales: tuple[int, ...] = (256, 512, 1024, 2048, 4096)

@@ -97,7 +97,7 @@ def _by_size(recorded: Sequence[Recorded]) -> Figure:
         ):  # fmt: skip
             counts, _ = np.histogram(values, edges)
             heights[label] = 100 * counts / max(1, len(values))
-        place = axes[names.index(one.program.name)][one.program.data == "random"]
+        place = axes[names.index(one.program.name)][int(one.program.data == "random")]
         _bars(place, labels, heights)
         place.set_title(f"{SIZES[one.program.name]}: {one.program.title}", fontsize=9)
     return figure

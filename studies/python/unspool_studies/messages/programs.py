@@ -65,7 +65,7 @@ def known_programs(names: Sequence[str], small: bool) -> list[Program]:
         "hpccg": ("HPCCG", ("100x100x100", 40), ("256x256x1", 60)),
         "minife": ("miniFE", ("50x50x100", 100), ("2x192x192", 60)),
         "minimd": ("miniMD", ("8x8x16", 200), ("3x20x20", 80)),
-        "wave": ("(none: a wave)", ("64x64x128", 200), ("8x160x160", 60)),
+        "wave": ("(none: a wave)", ("48x48x96", 200), ("8x160x160", 100)),
         "su3": ("MILC", ("8x8x8x8", 100), ("2x12x12x12", 50)),
     }
     if small:

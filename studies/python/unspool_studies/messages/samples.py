@@ -101,8 +101,10 @@ def volume(coded: Sequence[int], originals: Sequence[int]) -> float:
 
 
 def sizes_of(runs: Sequence[list[bytes]], most: int) -> Sizes:
-    """Codes so many messages, of runs that lie evenly among all."""
+    """Codes so many messages, of runs that lie evenly among all; none with 0."""
     sizes = Sizes()
+    if most == 0:
+        return sizes
     whole = [run for run in runs if len(run) > WINDOW and run[0]]
     step = max(1, -(-sum(map(len, whole)) // most))
     for run in whole[::step]:
