@@ -11,7 +11,14 @@ import pytest
 from unspool_studies.bench.options import PLAIN_PARTS, Plan
 from unspool_studies.bench.report import Report
 from unspool_studies.messages import samples, study
-from unspool_studies.messages.network import Network, _expected, no_namespace
+from unspool_studies.messages.network import (
+    Network,
+    best_break_even,
+    break_even,
+    coded_flows,
+    expected_change,
+    no_namespace,
+)
 from unspool_studies.messages.options import PROGRAMS, Messages
 from unspool_studies.messages.programs import Bench, MessagesError, known_programs, missing
 
@@ -80,10 +87,11 @@ def test_what_coding_is_expected_to_change_is_none_at_the_break_even():
     outcome = {"scheme": "LZ4", "factor": 0.5, "encode": 1e9, "decode": 4e9}
     flow = {"tag": 7, "least": 4096, "bytes": 2e9, "outcomes": [outcome]}
     report = {"flows": [flow], "ranks": 2}
-    limit, change = _expected(report, {"7": "LZ4"}, 0.4e9)
-    assert limit == pytest.approx(0.4e9) and change == pytest.approx(0, abs=1e-9)
-    assert _expected(report, {"7": "LZ4"}, 0.1e9)[1] == pytest.approx(1.25 - 5)
-    assert _expected(report, {"8": "LZ4"}, 0.1e9) == (0, 0)
+    coded = coded_flows(report, {"7": "LZ4"}, 0.1e9)
+    assert break_even(coded) == best_break_even(report) == pytest.approx(0.4e9)
+    assert expected_change(coded, 2, 0.4e9) == pytest.approx(0, abs=1e-9)
+    assert expected_change(coded, 2, 0.1e9) == pytest.approx(1.25 - 5)
+    assert coded_flows(report, {"8": "LZ4"}, 0.1e9) == []
 
 
 def test_what_is_not_here_is_named(tmp_path, monkeypatch):
@@ -160,6 +168,7 @@ def test_the_whole_study_of_one_program(bench, tmp_path, capsys, monkeypatch):
     if why is not None:
         pytest.skip(why)
     monkeypatch.setattr(study, "RATES", {90: (1.41, 1.35)})
+    monkeypatch.setattr(study, "networks_of", lambda _: ([Network(0.1e9, False)], None))
     asked = Messages(
         plots=tmp_path, programs=("wave",), sources=SOURCES, compared=12, analysis=0.5, rounds=1,
         networks=(0.1e9,), scales=(4, 8), small=True,

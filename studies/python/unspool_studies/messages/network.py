@@ -19,12 +19,28 @@ from typing import Any
 from unspool_studies.messages.programs import Bench, Program
 from unspool_studies.messages.record import Recorded
 
-__all__ = ["Comparison", "Network", "compare", "networks_of", "no_namespace"]
+__all__ = [
+    "Comparison",
+    "Network",
+    "best_break_even",
+    "break_even",
+    "coded_flows",
+    "compare",
+    "expected_change",
+    "networks_of",
+    "no_namespace",
+]
 
 RANKS = 2
 
-#: Messages from this size on are coded.
-THRESHOLD = "4KiB"
+#: Where coding pays below this only, it is not tried: bytes a second.
+SLOWEST = 1e6
+
+#: Messages from this size on are coded, bytes.
+THRESHOLD = 4096
+
+#: A kind of messages of a report, and what was measured of a way of coding it.
+Coded = tuple[dict[str, Any], dict[str, Any]]
 
 #: Sets up the loopback of a new namespace, and becomes the program.
 SHAPED = (
@@ -121,25 +137,23 @@ class Comparison:
         return min(self.coded) - min(self.plain)
 
 
-def compare(
-    bench: Bench, recorded: Recorded, network: Network, rounds: int
-) -> Comparison | float | None:
+def compare(bench: Bench, recorded: Recorded, network: Network, rounds: int) -> Comparison | None:
     """Runs a program plain and coded, one after the other.
 
     Coded is what pays on this network; where nothing does, what pays on the fastest one on which
     something does, so that what it costs is seen.
 
     Returns:
-        what was measured; the break-even when not even that is a network, or None without any.
+        what was measured; None when nothing pays on a network of at least `SLOWEST`.
     """
     program: Program = recorded.program
-    best = _best(recorded.report)
-    if best < 1e6:
-        return best or None
+    best = best_break_even(recorded.report)
+    if best < SLOWEST:
+        return None
     planned = min(network.speed, 0.9 * best)
     program_words = bench.ranks(RANKS, program, program.slab)
     words = [bench.command, "run", "--plan", recorded.run, "--network", f"{planned / 1e6:.3f}MB/s"]
-    words += ["--threshold", THRESHOLD, "--", *program_words]
+    words += ["--threshold", str(THRESHOLD), "--", *program_words]
     environment = network.environment(bench)
     plain, coded = [], []
     results, told = set(), ""
@@ -153,45 +167,65 @@ def compare(
     ways = dict(re.findall(r"coded: .*, tag (\d+): (.*)", told))
     found = re.search(r"\((-?[0-9.]+) % saved\)", told)
     if found is None:
-        return best
-    limit, change = _expected(recorded.report, ways, network.speed)
-    names = ", ".join(sorted(set(ways.values())))
-    return Comparison(names, limit, change, plain, coded, float(found[1]), len(results) == 1)
+        return None
+    coding = coded_flows(recorded.report, ways, planned)
+    return Comparison(
+        ways="; ".join(sorted(set(ways.values()))),
+        break_even=break_even(coding),
+        expected=expected_change(coding, RANKS, network.speed),
+        plain=plain,
+        coded=coded,
+        saved=float(found[1]),
+        is_same=len(results) == 1,
+    )
 
 
-def _best(report: dict[str, Any]) -> float:
+def _long_flows(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [flow for flow in report["flows"] if flow["least"] >= THRESHOLD]
+
+
+def best_break_even(report: dict[str, Any]) -> float:
     """The fastest network on which some lossless way pays for some kind of message."""
     found = [
-        _limit([(flow, outcome)])
-        for flow in report["flows"]
-        if flow["least"] >= 4096
+        break_even([(flow, outcome)])
+        for flow in _long_flows(report)
         for outcome in flow["outcomes"]
         if "within" not in outcome["scheme"] and outcome["factor"]
     ]
     return max(found, default=0.0)
 
 
-def _expected(report: dict[str, Any], ways: dict[str, str], speed: float) -> tuple[float, float]:
-    """The break-even of what is coded, and the seconds that it changes on a network, by the
-    inequality of the report: a rank codes what it sends and decodes as much.
+def coded_flows(report: dict[str, Any], ways: dict[str, str], planned: float) -> list[Coded]:
+    """The kinds of messages that a plan codes, each with what was measured of its way.
+
+    Arguments:
+        report: of the recorded run.
+        ways: what `unspool-messages run` has told: the ways of a tag, with semicolons between them.
+        planned: the network that it was told.
     """
-    coded = [
-        (flow, outcome)
-        for flow in report["flows"]
-        for outcome in flow["outcomes"]
-        if flow["least"] >= 2048 and outcome["scheme"] in ways.get(str(flow["tag"]), "").split("; ")
-    ]
-    ranks = report["ranks"]
-    work = sum(flow["bytes"] * _work(outcome) for flow, outcome in coded) / ranks
-    less = sum(flow["bytes"] * outcome["factor"] for flow, outcome in coded) / ranks
-    return _limit(coded), work - less / speed
+    found = []
+    for flow in _long_flows(report):
+        names = ways.get(str(flow["tag"]), "").split("; ")
+        some = [outcome for outcome in flow["outcomes"] if outcome["scheme"] in names]
+        if some:
+            best = max(some, key=lambda one: one["factor"] - planned * _work(one))
+            found.append((flow, best))
+    return found
 
 
 def _work(outcome: dict[str, Any]) -> float:
+    """Seconds that coding and decoding take of a byte."""
     return float(1 / outcome["encode"] + 1 / outcome["decode"])
 
 
-def _limit(coded: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> float:
+def break_even(coded: Sequence[Coded]) -> float:
+    """The speed of a network up to which coding pays, bytes a second."""
     work = sum(flow["bytes"] * _work(outcome) for flow, outcome in coded)
     less = sum(flow["bytes"] * outcome["factor"] for flow, outcome in coded)
     return max(0.0, less / work) if work else 0.0
+
+
+def expected_change(coded: Sequence[Coded], ranks: int, speed: float) -> float:
+    """The seconds that coding changes of a run: a rank codes what it sends and decodes as much."""
+    each = (flow["bytes"] * (_work(outcome) - outcome["factor"] / speed) for flow, outcome in coded)
+    return sum(each) / ranks

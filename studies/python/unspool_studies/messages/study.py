@@ -10,7 +10,13 @@ from pathlib import Path
 
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.report import Cell, Report, Table
-from unspool_studies.messages.network import Comparison, Network, compare, networks_of
+from unspool_studies.messages.network import (
+    Comparison,
+    Network,
+    best_break_even,
+    compare,
+    networks_of,
+)
 from unspool_studies.messages.options import Messages
 from unspool_studies.messages.programs import Bench, known_programs
 from unspool_studies.messages.record import Recorded, record, simulate
@@ -240,7 +246,8 @@ def _slowed(
         recorded = record(bench, program, program.slab, 2, 0, asked.analysis)
         for network in networks:
             found = compare(bench, recorded, network, asked.rounds)
-            table.add(program.title, str(network), *_compared(found))
+            limit = best_break_even(recorded.report)
+            table.add(program.title, str(network), *_compared(found, limit))
     table.note("pays up to: the break-even that the report of the recorded run predicts")
     table.note("where nothing pays on a network, what pays on the fastest other one is coded")
     if why:
@@ -248,9 +255,9 @@ def _slowed(
     report.show(table)
 
 
-def _compared(found: Comparison | float | None) -> list[Cell]:
-    if not isinstance(found, Comparison):
-        return ["nothing pays above 1 MB/s", 0.0, found and found / 1e9, *[None] * 5]
+def _compared(found: Comparison | None, limit: float) -> list[Cell]:
+    if found is None:
+        return ["nothing pays above 1 MB/s", 0.0, limit / 1e9, *[None] * 5]
     cells: list[Cell] = [found.ways, found.saved, found.break_even / 1e9]
     cells += [min(found.plain), min(found.coded), found.expected, found.measured]
     return [*cells, "yes" if found.is_same else "NO"]
