@@ -7,7 +7,7 @@
 
 #include "halo.h"
 
-enum { COLOUR = 6, LINK = 18, LINKS = DIMS * LINK, SOLVE = 25, VECTORS = 60, MOVED = 80 };
+enum { COLOUR = 6, LINK = 18, LINKS = DIMS * LINK, SOLVE = 50, VECTORS = 60, MOVED = 80 };
 
 static const float MASS = 0.1f;
 

@@ -24,7 +24,7 @@ class Messages:
         programs: which of `PROGRAMS`.
         command: `unspool-messages`; None: that of `target/release`, or the one on the PATH.
         sources: the folder with the programs' sources.
-        compared: the most messages of a program that are coded by the dissertation's tools.
+        compared: how many messages of a program are coded by the dissertation's tools, about.
         analysis: seconds for which `unspool-messages record` tries its ways of coding.
         rounds: runs of a program, plain and coded, on a slowed network.
         networks: their speeds, bytes a second of a rank.
@@ -40,7 +40,7 @@ class Messages:
     analysis: float = 5.0
     rounds: int = 3
     networks: tuple[float, ...] = (0.1e9, 1e9, 10e9)
-    scales: tuple[int, ...] = (256, 512, 1024, 2048, 4096)
+    scales: tuple[int, ...] = (256, 1024, 4096)
     small: bool = False
 
 

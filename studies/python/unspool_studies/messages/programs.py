@@ -62,7 +62,7 @@ class Program:
 def known_programs(names: Sequence[str], small: bool) -> list[Program]:
     """The programs with these names, with their own data and with random data."""
     problems = {
-        "hpccg": ("HPCCG", ("100x100x100", 40), ("256x256x1", 60)),
+        "hpccg": ("HPCCG", ("64x64x32", 150), ("256x256x1", 60)),
         "minife": ("miniFE", ("50x50x100", 100), ("2x192x192", 60)),
         "minimd": ("miniMD", ("8x8x16", 200), ("3x20x20", 80)),
         "wave": ("(none: a wave)", ("48x48x96", 200), ("8x160x160", 100)),

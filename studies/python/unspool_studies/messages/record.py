@@ -73,16 +73,14 @@ def simulate(
     Arguments:
         bench: what runs it.
         run: a recorded run.
-        scales: numbers of ranks, powers of two.
+        scales: numbers of ranks.
         codecs: nanoseconds a byte on either side, and the part of the bytes that is saved.
     """
-    words: list[str | Path] = [bench.command, "simulate", run, "--json"]
-    words += ["--ranks", f"{scales[0]}..{scales[-1]}", "--network", THESIS_NETWORK]
-    for cost, saved in codecs:
-        words += ["--codec", f"{cost:g},{saved:.4f}"]
-    printed, _ = bench.call(words)
-    return {
-        scale["ranks"]: [100 * way["change"] for way in scale["ways"][-len(codecs) :]]
-        for scale in json.loads(printed)["scales"]
-        if scale["ranks"] in scales
-    }
+    options = [word for cost, saved in codecs for word in ("--codec", f"{cost:g},{saved:.4f}")]
+    changes = {}
+    for ranks in scales:
+        words = [bench.command, "simulate", run, "--json", "--ranks", str(ranks)]
+        printed, _ = bench.call([*words, "--network", THESIS_NETWORK, *options])
+        ways = json.loads(printed)["scales"][0]["ways"]
+        changes[ranks] = [100 * way["change"] for way in ways[-len(codecs) :]]
+    return changes

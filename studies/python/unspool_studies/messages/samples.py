@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import numpy as np
 
@@ -101,13 +102,10 @@ def volume(coded: Sequence[int], originals: Sequence[int]) -> float:
 
 
 def sizes_of(runs: Sequence[list[bytes]], most: int) -> Sizes:
-    """Codes so many messages, of runs that lie evenly among all; none with 0."""
+    """Codes about so many messages, of runs that are drawn from all; none with 0."""
     sizes = Sizes()
-    if most == 0:
-        return sizes
     whole = [run for run in runs if len(run) > WINDOW and run[0]]
-    step = max(1, -(-sum(map(len, whole)) // most))
-    for run in whole[::step]:
+    for run in Random(1).sample(whole, min(len(whole), most // (2 * WINDOW + 2))):
         _code(run, sizes)
     return sizes
 

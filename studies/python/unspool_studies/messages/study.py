@@ -70,18 +70,18 @@ def run(plan: Plan, report: Report) -> None:
         report.show(table)
         _levels(all_recorded, report)
         _histograms(all_recorded, report)
+        networks, why = networks_of(asked.networks)
+        slowed = _slowed(bench, asked, networks, why, report)
+        _rates(bench, networks, asked, report)
         own = [one for one in all_recorded if one.program.data == "own"]
         scaled = {
             one.program.name: simulate(bench, one.run, asked.scales, _costs(one)) for one in own
         }
         _overheads(own, scaled, report)
-        networks, why = networks_of(asked.networks)
-        _rates(bench, networks, asked, report)
-        _slowed(bench, plan, networks, why, report)
         if asked.plots is not None:
             from unspool_studies.messages.plot import draw
 
-            for file in draw(all_recorded, scaled, report.tables[-1], asked.plots):
+            for file in draw(all_recorded, scaled, slowed, asked.plots):
                 print(f"written: {file}")
 
 
@@ -230,9 +230,8 @@ def _rate(bench: Bench, network: Network | None, size: int, peers: str, small: b
 
 
 def _slowed(
-    bench: Bench, plan: Plan, networks: Sequence[Network], why: str | None, report: Report
-) -> None:
-    asked = plan.messages
+    bench: Bench, asked: Messages, networks: Sequence[Network], why: str | None, report: Report
+) -> Table:
     title = (
         f"Two ranks on slowed networks, coded without loss; the best of {asked.rounds} runs each"
     )
@@ -253,6 +252,7 @@ def _slowed(
     if why:
         table.note(f"no network was slowed by tc: {why}")
     report.show(table)
+    return table
 
 
 def _compared(found: Comparison | None, limit: float) -> list[Cell]:
