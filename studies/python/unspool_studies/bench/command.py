@@ -36,6 +36,7 @@ from unspool_studies.bench.options import (
     plan_of,
 )
 from unspool_studies.bench.report import Report, Table
+from unspool_studies.messages import study as messages
 from unspool_studies.scaling import figures as scaling
 
 __all__ = ["BenchError", "host_memory_needed", "parts_of", "run_command", "run_parts"]
@@ -78,6 +79,7 @@ PLAIN: dict[str, Callable[[Plan, Report], None]] = {
     "advise": figures.run,
     "failures": failures.run,
     "scaling": scaling.run,
+    "messages": messages.run,
 }
 
 
