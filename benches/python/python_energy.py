@@ -178,14 +178,14 @@ def counter_of(device: str) -> Callable[[], float]:
 
 def paced(work: Any) -> int:
     """How often to repeat the product for a step of about a quarter of a second, when warm."""
-    end, count, took = time.perf_counter() + WARM, 1, 0.0
+    end, count, rate = time.perf_counter() + WARM, 1, 0.0
     while time.perf_counter() < end:
         begin = time.perf_counter()
         work.step(count)
-        took = time.perf_counter() - begin
-        if took < 0.2:
+        rate = count / (time.perf_counter() - begin)
+        if count / rate < 0.2:
             count *= 2
-    return max(1, round(count * 0.25 / took))
+    return max(1, round(rate * 0.25))
 
 
 def main() -> None:
