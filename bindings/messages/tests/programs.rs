@@ -427,7 +427,9 @@ fn messages_that_may_overtake_each_other_are_not_coded() {
             let output = bench.coding(&[&program, Path::new(how)]).output().unwrap();
             let told = "sets mpi_assert_allow_overtaking or mpi_assert_exact_length on \
                         dup_with_info 2 of MPI_COMM_WORLD";
-            assert!(!output.status.success() && said(&output).contains(told), "{}", said(&output));
+            assert!(!output.status.success(), "{how}: {}", said(&output));
+            // MPICH may lose what ranks say when several of them end the program.
+            assert!(mpi.large || said(&output).contains(told), "{how}: {}", said(&output));
         }
     }
 }
@@ -660,7 +662,12 @@ fn valgrind_finds_no_wrong_access() {
     let bench = Bench::new(&mpi);
     let program = bench.compile("calls.c");
     succeeded(bench.recording(&[&words[..], &[&program]].concat()));
-    let program = bench.compile("coding.c");
-    succeeded(bench.recording(&[&program]));
-    succeeded(bench.coding(&[&words[..], &[&program]].concat()));
+    let mut programs = vec![bench.compile("coding.c")];
+    if mpi.compiler == "mpicc" && is_there("mpif90") {
+        programs.push(bench.compile_by("mpif90", &source("coding08.f90"), &[]));
+    }
+    for program in programs {
+        succeeded(bench.recording(&[&program]));
+        succeeded(bench.coding(&[&words[..], &[&program]].concat()));
+    }
 }
