@@ -36,7 +36,7 @@ class Messages:
     programs: tuple[str, ...] = PROGRAMS
     command: Path | None = None
     sources: Path = Path("studies/messages")
-    compared: int = 120
+    compared: int = 60
     analysis: float = 5.0
     rounds: int = 3
     networks: tuple[float, ...] = (0.1e9, 1e9, 10e9)
