@@ -4,14 +4,19 @@
 
 Each program runs on plain memory and on `unspool.paged`, without an order and with it; the best of
 the rounds counts, and the ratio to plain memory of the same run is shown, also of the time of all
-processors, the threads of paging included, which other work on the machine moves less. The kernel's
-own swap, zram and zswap are not here: they need root and a limit on the process.
+processors, the threads of paging included, which other work on the machine moves less. The
+kernel's own swap, zram and zswap are in `python_paging_kernel.py`: they need root and a limit on
+the process.
 
     cg       conjugate gradients, a matrix of 27 diagonals with smooth coefficients that is swept
              once an iteration; the vectors are plain. Bandwidth-bound.
     stencil  a 3-D heat equation in place, plane by plane: every byte is read and written once a
              sweep. Bandwidth-bound.
     tiles    the same, eight relaxations of a tile of planes before the next one.
+    fe       a diffusion of trilinear elements: all matrices of elements are assembled, then
+             conjugate gradients multiply by them one after the other. Bandwidth-bound.
+    lj       Lennard-Jones atoms on a lattice, velocity Verlet: the list of 64 neighbours of each
+             atom is paged and read once a step, the atoms are plain. Compute-bound.
     product  A @ B by panels of rows and tiles of B, both of random numbers, which hardly get
              smaller. Compute-bound.
 """
@@ -42,6 +47,22 @@ class Program:
     order: Any = "sweep"
 
 
+def conjugate_gradients(
+    times: Callable[[Array], Array], shape: tuple[int, ...], iterations: int
+) -> float:
+    """The square of the residual after so many iterations, for a right side of ones."""
+    x, r = np.zeros(shape), np.ones(shape)
+    p, rr = r.copy(), float(r.size)
+    for _ in range(iterations):
+        q = times(p)
+        alpha = rr / np.vdot(p, q)
+        x += alpha * p
+        r -= alpha * q
+        rr, before = np.vdot(r, r), rr
+        p = r + rr / before * p
+    return float(rr)
+
+
 def cg(mib: int) -> Program:
     n = round((mib * 2**20 / 27 / 8) ** (1 / 3))
     rows = np.linspace(0, 3, n)
@@ -60,18 +81,80 @@ def cg(mib: int) -> Program:
         return y
 
     def run(matrix: Array) -> float:
-        x, r = np.zeros((n, n, n)), np.ones((n, n, n))
-        p, rr = r.copy(), float(r.size)
-        for _ in range(6):
-            q = times(matrix, p)
-            alpha = rr / np.vdot(p, q)
-            x += alpha * p
-            r -= alpha * q
-            rr, before = np.vdot(r, r), rr
-            p = r + rr / before * p
-        return float(rr)
+        return conjugate_gradients(lambda p: times(matrix, p), (n, n, n), 6)
 
     return Program((n, 27, n, n), np.float64, fill, run)
+
+
+def fe(mib: int) -> Program:
+    n = round((mib * 2**20 / 512) ** (1 / 3))
+    stiff, mass = np.array([[1.0, -1], [-1, 1]]), np.array([[2.0, 1], [1, 2]]) / 6
+    parts = [(stiff, mass, mass), (mass, stiff, mass), (mass, mass, stiff), (mass, mass, mass)]
+    element = sum(np.kron(a, np.kron(b, c)) for a, b, c in parts)
+    # Where the eight corners of the elements of a layer are.
+    ends = (slice(0, n), slice(1, n + 1))
+    corners = [(dz, ends[dy], ends[dx]) for dz in (0, 1) for dy in (0, 1) for dx in (0, 1)]
+    rows = np.linspace(0, 3, n)
+    layer = 1 + 0.1 * np.sin(rows)[:, None] * np.cos(rows)
+
+    def assemble(matrices: Array) -> None:
+        for z in range(n):
+            matrices[z] = (layer * (1 + 0.01 * z)).reshape(-1, 1, 1) * element
+
+    def times(matrices: Array, x: Array) -> Array:
+        y = np.zeros_like(x)
+        for z in range(n):
+            near = np.stack([x[z + dz, dy, dx].ravel() for dz, dy, dx in corners], 1)
+            found = np.einsum("eij,ej->ei", matrices[z], near)
+            for corner, (dz, dy, dx) in enumerate(corners):
+                y[z + dz, dy, dx] += found[:, corner].reshape(n, n)
+        return y
+
+    def run(matrices: Array) -> float:
+        assemble(matrices)
+        return conjugate_gradients(lambda p: times(matrices, p), (n + 1, n + 1, n + 1), 5)
+
+    return Program((n, n * n, 8, 8), np.float64, assemble, run)
+
+
+def lj(mib: int) -> Program:
+    n = round((mib * 2**20 / 256) ** (1 / 3))
+    reach = np.arange(-3, 4)
+    offsets = np.stack(np.meshgrid(reach, reach, reach, indexing="ij"), -1).reshape(-1, 3)
+    distances = (offsets**2).sum(1)
+    offsets = offsets[np.argsort(distances, kind="stable")[1:65]]
+    lattice = np.stack(np.meshgrid(*[np.arange(n)] * 3, indexing="ij"), -1).reshape(-1, 3)
+    start = 1.1 * lattice + 0.02 * np.sin(np.arange(3 * n**3)).reshape(-1, 3)
+    size = 1.1 * n
+
+    def fill(neighbours: Array) -> None:
+        for z in range(n):
+            near = (lattice[z * n * n : (z + 1) * n * n, None] + offsets) % n
+            neighbours[z] = (near[..., 0] * n + near[..., 1]) * n + near[..., 2]
+
+    def forces(neighbours: Array, atoms: Array) -> Array:
+        found = np.empty_like(atoms)
+        for z in range(n):
+            here = slice(z * n * n, (z + 1) * n * n)
+            apart = atoms[here, None] - atoms[neighbours[z]]
+            apart -= size * np.round(apart / size)
+            inverse = 1 / (apart * apart).sum(-1)
+            sixth = inverse * inverse * inverse
+            pull = 24 * (2 * sixth * sixth - sixth) * inverse
+            found[here] = (pull[..., None] * apart).sum(1)
+        return found
+
+    def run(neighbours: Array) -> float:
+        atoms, speeds = start.copy(), np.zeros_like(start)
+        pull = forces(neighbours, atoms)
+        for _ in range(2):
+            speeds += 0.0005 * pull
+            atoms += 0.001 * speeds
+            pull = forces(neighbours, atoms)
+            speeds += 0.0005 * pull
+        return float((speeds**2).sum())
+
+    return Program((n, n * n, 64), np.int32, fill, run)
 
 
 def wave(field: Array) -> None:
@@ -136,7 +219,7 @@ def product(mib: int) -> Program:
     return Program((n, n), np.float64, fill, run)
 
 
-PROGRAMS = {"cg": cg, "stencil": stencil, "tiles": tiles, "product": product}
+PROGRAMS = {"cg": cg, "fe": fe, "lj": lj, "stencil": stencil, "tiles": tiles, "product": product}
 
 
 def timed(program: Program, array: Array, rounds: int) -> tuple[float, float, float]:
