@@ -48,9 +48,10 @@ impl Drop for NextUser {
 
 impl Application {
     fn new() -> Application {
-        let context = Context::new(&Driver::load().unwrap(), 0).unwrap();
-        let stream = || Stream::new(&context).unwrap();
-        let target = DeviceMemory::new(&context, LEN).unwrap();
+        let context =
+            Context::new(&Driver::load().expect("the fake does it"), 0).expect("the fake does it");
+        let stream = || Stream::new(&context).expect("the fake does it");
+        let target = DeviceMemory::new(&context, LEN).expect("the fake does it");
         let (stream, reader) = (stream(), stream());
         Application { context, stream, reader, target, gone: Arc::default() }
     }
@@ -58,13 +59,13 @@ impl Application {
     /// The same stream of the application once more.
     fn same_stream(&self) -> Stream {
         // SAFETY: it lives as long as the application, which the arrays do not outlive.
-        unsafe { Stream::borrow(&self.context, self.stream.handle()) }.unwrap()
+        unsafe { Stream::borrow(&self.context, self.stream.handle()) }.expect("the fake does it")
     }
 
     /// An array whose bytes are all `version`, once the stream has come so far.
     fn array(&self, version: i64, waits: bool) -> (DeviceArray, GivenArray) {
-        let memory = DeviceMemory::new(&self.context, LEN).unwrap();
-        copy::fill(&self.stream, &memory.span(), version as u8).unwrap();
+        let memory = DeviceMemory::new(&self.context, LEN).expect("the fake does it");
+        copy::fill(&self.stream, &memory.span(), version as u8).expect("the fake does it");
         let (span, gone) = (memory.span(), Arc::clone(&self.gone));
         // SAFETY: what owns the memory is given away with it.
         let array = unsafe { DeviceArray::dense(0, span.address(), LEN) };
@@ -90,7 +91,8 @@ impl Application {
     /// The bytes of the target, after all that was enqueued.
     fn target(&self) -> Vec<u8> {
         let mut bytes = vec![0; LEN as usize];
-        copy::device_to_host(&self.reader, &mut bytes, &self.target.span(), LIMIT).unwrap();
+        copy::device_to_host(&self.reader, &mut bytes, &self.target.span(), LIMIT)
+            .expect("the fake does it");
         bytes
     }
 
@@ -118,7 +120,7 @@ fn open(arrays: u64, change: impl FnOnce(&mut Settings)) -> Spool {
         ..Settings::default()
     };
     change(&mut settings);
-    Spool::open(settings).unwrap()
+    Spool::open(settings).expect("the fake does it")
 }
 
 #[test]

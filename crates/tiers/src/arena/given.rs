@@ -77,7 +77,8 @@ impl LeavingArray {
     }
 
     /// Drops the owner in stream order, without a wait on the host. Gives the array back where that
-    /// has to wait for work that is unfinished. Memory that may be in use for ever is leaked.
+    /// has to wait: for work that no stream waits for, or because a stream that is being captured
+    /// into a graph cannot wait now. Memory that may be in use for ever is leaked.
     ///
     /// May run code of the application: call it without any lock.
     #[must_use]
@@ -85,12 +86,16 @@ impl LeavingArray {
         if self.stuck {
             return self.end_of_context();
         }
-        if self.array.waits {
-            let ordered = self.after.iter().try_for_each(|fence| self.array.stream.wait_for(fence));
-            return if ordered.is_ok() { None } else { self.end_of_context() };
-        }
         self.after.retain(|fence| !is_over(fence));
-        if self.after.is_empty() { None } else { Some(self) }
+        let stream = &self.array.stream;
+        if self.after.is_empty() {
+            return None;
+        }
+        if !self.array.waits || stream.is_capturing().unwrap_or(false) {
+            return Some(self);
+        }
+        let ordered = self.after.iter().try_for_each(|fence| stream.wait_for(fence));
+        if ordered.is_ok() { None } else { self.end_of_context() }
     }
 
     /// As [`let_go`](Self::let_go), which waits for unfinished work, at most `limit` for each piece
