@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 from unspool.torch import adjoint, scan  # noqa: E402
 
-from torch_programs import leaf, program, results, same  # noqa: E402
+from torch_programs import leaf, plain, program, results, same  # noqa: E402
 
 STEPS, CELLS = 80, 100
 
@@ -164,6 +164,12 @@ def test_a_loop_that_fits_has_nothing_to_check() -> None:
     found: list[Fidelity] = []
     scan(lambda u, x: (u.sin(), None), leaf(3), length=5, check=4, fidelity=found.append)
     assert found == [Fidelity((), 0, {})] and found[0].estimate == 0
+
+
+def test_a_loop_without_gradients_is_as_it_was() -> None:
+    given, options = (lambda u, x: (u.sin(), u), torch.ones(3), None, 9), {"every": 2, "check": 2}
+    for one, other in zip(scan(*given, **options), plain(*given), strict=True):
+        assert not one.requires_grad and torch.equal(one, other)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from unspool._adjoint.accumulated import in_numpy
 from unspool._adjoint.fidelity import Comparison, spread, warn
@@ -36,7 +35,7 @@ def count_of(call: str, check: Any, fidelity: Told | None) -> int:
     """The number of states that are to be checked.
 
     Raises:
-        OptionError: it is none, or nobody asked for the check that is to be told.
+        OptionError: it is not a number of states, or there is a function and nothing to tell it.
     """
     try:
         count = operator.index(check)
@@ -101,9 +100,8 @@ class Gradients:
             if leaf.requires_grad and rows:
                 column = [None] * (len(leaf) - len(rows)) + [row[n] for row in rows]
                 zero = torch.zeros_like(leaf[0])
-                found[f"xs[{n}]"] = np.stack(
-                    [in_numpy(zero if each is None else each) for each in column]
-                )
+                whole = torch.stack([zero if each is None else each for each in column])
+                found[f"xs[{n}]"] = in_numpy(whole)
         return found
 
 
@@ -113,8 +111,9 @@ class _Segment:
 
     Attributes:
         first, count: the steps.
-        start: what says the carry as it comes back; of the last segment, which is not computed
-            again, and beside it of segments that are checked, `exact` says it without loss.
+        start: says the carry as it comes back; None for the last segment, which is not computed
+            again.
+        exact: says it without loss, for the last segment and for those that are checked.
         random: the states of the generators of random numbers.
     """
 
@@ -151,7 +150,7 @@ class Check:
 
     def wants(self) -> bool:
         """Whether the next segment needs an exact copy of its start."""
-        return len(self.segments) == self.restored or len(self.segments) in self.chosen
+        return len(self.segments) in self.chosen
 
     def add(self, carry: Any, steps: range, start: Any, exact: Any) -> None:
         """The next segment begins."""
@@ -182,7 +181,9 @@ class Check:
             after, ys = given[: len(leaves)], given[len(leaves) :]
             self.run(after, lambda n: outputs.of_step(ys, n))
 
-        for n, each in zip(places, _Watched.apply(run, *(made[n] for n in places)), strict=True):
+        # With nothing to take a gradient of there is nothing to watch.
+        watched = _Watched.apply(run, *(made[n] for n in places)) if places else ()
+        for n, each in zip(places, watched, strict=True):
             made[n] = each
         return unflatten(made[: len(leaves)], tree), outputs.tree_of(made[len(leaves) :])
 
