@@ -144,7 +144,8 @@ def compare(bench: Bench, recorded: Recorded, network: Network, rounds: int) -> 
     something does, so that what it costs is seen.
 
     Returns:
-        what was measured; None when nothing pays on a network of at least `SLOWEST`.
+        what was measured; None when nothing is coded: no way pays on a network of `SLOWEST` or
+        more, or none by enough.
     """
     program: Program = recorded.program
     best = best_break_even(recorded.report)

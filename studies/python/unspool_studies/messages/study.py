@@ -257,7 +257,7 @@ def _slowed(
 
 def _compared(found: Comparison | None, limit: float) -> list[Cell]:
     if found is None:
-        return ["nothing pays above 1 MB/s", 0.0, limit / 1e9, *[None] * 5]
+        return ["nothing is coded", 0.0, limit / 1e9, *[None] * 5]
     cells: list[Cell] = [found.ways, found.saved, found.break_even / 1e9]
     cells += [min(found.plain), min(found.coded), found.expected, found.measured]
     return [*cells, "yes" if found.is_same else "NO"]
