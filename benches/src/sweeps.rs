@@ -1,7 +1,8 @@
 //! Sweeps over tiles that do not all fit: the same tiles in the same order, lap after lap.
 //!
-//! A tile that is only read is one checkpoint that stays. One that is rewritten is another one after
-//! each turn: the version before it is discarded (see `unspool.tiled`). A lap is announced ahead.
+//! A tile that is only read is one checkpoint that stays. One that is rewritten is another one
+//! after each turn: the version before it is discarded (see `unspool.tiled`). A lap is announced
+//! ahead.
 //! The bound is the least time of a lap: that of computing, or of moving the tiles for which there
 //! is no room, each of them once in each direction that it has to take (Belady, 1966).
 
