@@ -121,3 +121,8 @@ def test_what_leaves_is_held_within_the_budget() -> None:
         assert max(there for _, there in asked) <= budget - budget // 8 + 8000
         y.sum().backward()
         assert len(spool) == 0
+
+
+def test_a_spool_without_memory_of_the_gpu_is_given_nothing() -> None:
+    with unspool.Spool(device="1MiB", host="1MiB", on="cpu") as spool:
+        assert not Lanes().gives(spool, torch.device("cuda", 0))

@@ -19,7 +19,7 @@ pub enum Pace {
     /// copies.
     Unpaced,
     /// After a gap of this many times the last call; half as long while the links are idle, from
-    /// 100 ms after the arena was made on.
+    /// a second after the arena was made on.
     Gaps(f32),
     /// Only while the links are idle, with gaps as above.
     WhenIdle,
@@ -54,7 +54,7 @@ pub(crate) struct Moment {
 }
 
 /// An arena counts as new for this long.
-const NEW: Duration = Duration::from_millis(100);
+const NEW: Duration = Duration::from_secs(1);
 
 /// Longest sleep between two polls of busy links: nothing signals that they fall idle.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);

@@ -60,7 +60,7 @@ pub struct PinnedOptions {
     /// Bytes of the first chunk; default 2 MiB, so that the first registrations delay other calls
     /// of the driver by only a fraction of a millisecond. Rounded up to a multiple of 2 MiB.
     pub first_chunk: u64,
-    /// Chunks double up to this size in bytes; default 64 MiB.
+    /// Chunks double up to this size in bytes; default 32 MiB.
     pub largest_chunk: u64,
     /// Threads that touch pages; default 8, or half of the cores if that is less, so that the
     /// application's threads keep the others.
@@ -90,7 +90,7 @@ impl Default for PinnedOptions {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         PinnedOptions {
             first_chunk: 2 << 20,
-            largest_chunk: 64 << 20,
+            largest_chunk: 32 << 20,
             touch_threads: (cores / 2).clamp(1, 8),
             pace: Pace::default(),
             take_turns: std::env::var_os("UNSPOOL_REGISTER_TURNS").is_none_or(|value| value != "0"),

@@ -41,7 +41,7 @@ class Lanes:
         if device not in self._gives:
             first = spool.stats().tiers[0]
             on_gpu = first.location == f"CUDA device {device.index}"
-            self._gives[device] = first.kind == "device" and on_gpu
+            self._gives[device] = first.name == "device" and on_gpu
         return self._gives[device]
 
     def _stream(self, device: torch.device, *, away: bool) -> Any:
