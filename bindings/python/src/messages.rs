@@ -116,10 +116,11 @@ impl MessageDevices {
             detached(py, None, || {
                 let decode = |gpu: &Gpu, lone: &LoneArray<'_>| {
                     let decoding = gpu.decode_alone(lone, (&room.memory, offset), stored)?;
-                    match loan.piece.after() {
-                        AfterCopy::Nothing => Ok(room.keep(decoding)),
-                        AfterCopy::Keep | AfterCopy::Wait => decoding.wait(limit),
+                    if loan.piece.after() != AfterCopy::Nothing {
+                        return decoding.wait(limit);
                     }
+                    room.keep(decoding);
+                    Ok(())
                 };
                 loan.with(self, decode)
             })
