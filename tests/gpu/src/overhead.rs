@@ -265,8 +265,10 @@ impl Bench {
             Ok(drop(outer))
         })?;
         row("stream: is it captured", &|| Ok(drop(stream.is_capturing()?)))?;
-        // SAFETY: the stream lives.
-        row("stream: borrowed by handle", &|| Ok(drop(unsafe { Stream::borrow(context, handle) }?)))?;
+        row("stream: borrowed by handle", &|| {
+            // SAFETY: the stream lives.
+            Ok(drop(unsafe { Stream::borrow(context, handle) }?))
+        })?;
         row("stream: wait for what is done", &|| Ok(stream.wait_for(&done)?))?;
         row("event: is it done", &|| Ok(drop(done.poll())))?;
         row("event: record again", &|| Ok(done.record(stream)?))?;
