@@ -143,8 +143,8 @@ impl<'py> Given<'py> {
         };
         let label = self.call.label(name);
         let message = format!(
-            "{label} cannot be given away: it is read-only, so its memory belongs to somebody else. \
-             Save it without donate=True."
+            "{label} cannot be given away: it is read-only, so its memory is somebody else's. Save \
+             it without donate=True."
         );
         Err(error(py, Class::Array, message))
     }

@@ -220,29 +220,21 @@ impl Spool {
     /// gives the same back. The arrays are regions with the way to them as names: `"model/u"`.
     ///
     /// With `overwrite=True`, what was saved under `version` before is discarded first, and is gone
-    /// also when this save fails.
-    ///
-    /// With `donate=True` the caller gives the array away: nobody writes to it any more. One dense
-    /// array on the GPU of the device tier, that no codec encodes, is then not copied: its memory
-    /// is the copy in that tier and counts as such. The spool refers to the array until the copy is
-    /// gone, and lets go of it in the order of its library's current stream, with no wait on the
-    /// host. All other arrays are saved as without it.
+    /// also when this save fails. With `donate=True` the array is given away, and nobody writes to
+    /// it any more: one dense array on the GPU of the device tier that no codec encodes is not
+    /// copied. Its memory is the copy, and the spool lets go of it in stream order.
     ///
     /// Raises:
     ///     VersionExistsError: the version is already saved.
     ///     UnknownVersionError: another thread is saving it.
-    ///     ArrayError: an argument is not an array that can be read here; no array was given;
-    ///         some arrays were given by position and some by name; or one that is read-only was to
-    ///         be given away.
-    ///     DeviceError: an array or the stream belongs to another GPU than the spool; or CUDA
-    ///         refused, or the stream is being captured into a graph; or an array is on a GPU, and
-    ///         there is no CUDA driver.
-    ///     CapacityError: the arrays are larger than every tier; or every tier is full and nothing
-    ///         in them can be given up.
-    ///     WaitTimeoutError: no room was made in time.
+    ///     ArrayError: an argument is not an array that can be read here; no array was given; or
+    ///         some arrays were given by position and some by name; or one to donate is read-only.
+    ///     DeviceError: an array or the stream is of another GPU than the spool; CUDA refused; the
+    ///         stream is being captured; or there is no CUDA driver for an array on a GPU.
+    ///     CapacityError: the arrays are larger than every tier, or nothing in full ones can go.
     ///     OptionError: `stream` is no stream, or `codec` no codec.
     ///     CorruptCheckpointError: with `check_codec`, what was encoded breaks its bound.
-    ///     StorageError, ClosedError.
+    ///     WaitTimeoutError, StorageError, ClosedError.
     #[pyo3(signature = (version, /, *arrays, stream=None, codec=None, overwrite=false, donate=false,
                         **named))]
     #[expect(clippy::too_many_arguments, reason = "each one is an argument in Python")]
@@ -273,8 +265,7 @@ impl Spool {
     ///
     /// Raises:
     ///     OptionError: the spool has a profile, which plans by itself what is encoded together.
-    ///     ArrayError: an entry is not a pair of a version and arrays, or has something
-    ///         that is not an array.
+    ///     ArrayError: an entry is not a pair of a version and arrays.
     ///     All that `save` raises.
     #[pyo3(signature = (checkpoints, /, *, stream=None, codec=None))]
     fn save_many(
@@ -316,7 +307,6 @@ impl Spool {
     ///         was saved; an array has another shape or dtype; an array is read-only, as those of
     ///         JAX always are; items of the arrays share memory; or an argument is not an array
     ///         that can be written here.
-    ///     DeviceError: an array or the stream belongs to another GPU than the spool.
     ///     DeviceError, OptionError: as for `save`.
     ///     CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
     ///     WaitTimeoutError, StorageError, ClosedError.

@@ -133,8 +133,8 @@ impl Spool {
     /// at once.
     ///
     /// # Errors
-    /// Those of [`save`](Self::save) and [`SaveTicket::put`]; `Invalid` also when `array` is another
-    /// size than its region.
+    /// Those of [`save`](Self::save) and [`SaveTicket::put`]; `Invalid` also when the sizes of
+    /// array and region differ.
     pub fn save_given(
         &self,
         version: i64,

@@ -26,8 +26,8 @@ fn given_to(shared: &Shared) -> Option<&Arena> {
 }
 
 /// Saves an array that [`takes`] has taken, whose memory is `given`. Where the device tier has no
-/// room for it, it is copied elsewhere. The array is let go of in each case, as soon as the spool is
-/// done with it.
+/// room for it, it is copied elsewhere. The array is let go of in each case, as soon as the spool
+/// is done with it.
 ///
 /// # Errors
 /// As [`Spool::save`](crate::Spool::save) and [`SaveTicket::put`](super::SaveTicket::put).

@@ -8,8 +8,8 @@
 //!   made, so a wrong placement is an error and never corruption.
 //! - The locks guard the table and the memory's owner and are held for bookkeeping only, never
 //!   while bytes are copied.
-//! - The bytes of an entry may be those of an array that the application has given away. Its range is
-//!   its own all the same, and what the range holds is nobody's.
+//! - The bytes of an entry may be those of an array that the application has given away. Its range
+//!   is its own all the same, and what the range holds is nobody's.
 //! - Bytes with unfinished work of a device on them are borrowed in main memory only when it is
 //!   done, and in a device's memory together with the fences that new work has to wait for.
 
@@ -158,9 +158,9 @@ impl Arena {
         self.borrow_for_writing("create", id, offset, len)
     }
 
-    /// Makes an entry for `id` whose bytes are those of an array of this device that was given away,
-    /// in place of those from `offset` on. Commit the guard after a fence was left behind what writes
-    /// the array. When the entry goes, the array waits for [`let_go`](Self::let_go).
+    /// Makes an entry for `id` whose bytes are those of an array of this device that was given
+    /// away, in place of those from `offset` on. Commit the guard when a fence was left after what
+    /// writes the array. When the entry goes, the array waits for [`let_go`](Self::let_go).
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -183,8 +183,8 @@ impl Arena {
         })
     }
 
-    /// Gives back the arrays whose entries are gone, in stream order and without a wait. What cannot
-    /// be given back so yet stays until the next call.
+    /// Gives back the arrays whose entries are gone, in stream order and without a wait. What
+    /// cannot be given back so yet stays until the next call.
     ///
     /// May run code of the application: call it without any lock.
     pub fn let_go(&self) {
@@ -197,8 +197,8 @@ impl Arena {
         self.table().keep_leaving(late);
     }
 
-    /// As [`let_go`](Self::let_go), for the last time: waits for what is unfinished, at most `limit`
-    /// for each piece of it, and leaks what is not done then.
+    /// As [`let_go`](Self::let_go), for the last time: waits for what is unfinished, at most
+    /// `limit` for each piece of it, and leaks what is not done then.
     pub fn let_go_within(&self, limit: Duration) {
         let leaving = self.table().take_leaving();
         leaving.into_iter().for_each(|array| array.let_go_within(limit));
