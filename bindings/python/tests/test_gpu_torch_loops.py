@@ -78,6 +78,14 @@ def test_offload(gpu_spool: unspool.Spool, budget: Any) -> None:
         assert same(gradients(kept, *wanted), expected) and len(gpu_spool) == 0
 
 
+def test_what_fits_into_the_budget_stays(gpu_spool: unspool.Spool) -> None:
+    """Also what would fill the part of the budget that is for tensors on their way."""
+    with offload(budget="16MiB", spool=gpu_spool):
+        kept = [leaf(1 << 20).square() for _ in range(3)]
+    assert gpu_spool.stats().saves == 0
+    torch.stack([each.sum() for each in kept]).sum().backward()
+
+
 def test_offload_frees_the_memory_of_the_gpu() -> None:
     weight = leaf(1024, 1024)
 

@@ -5,8 +5,8 @@ A storage is here once, however many tensors over it were saved. It is copied as
 and never while the operation that saved it may not have written it yet: some save a tensor that
 they are about to fill. Room is made in the order in which storages were saved, since a backward
 pass needs the oldest last. On a GPU copies are made beside computing, and memory goes back in the
-order of the stream that computes. So they begin while an eighth of the budget is left, in which
-what leaves is held until its copy is there.
+order of the stream that computes. So, once one had to be made, they begin while an eighth of the
+budget is left, in which what leaves is held until its copy is there.
 
 What autograd holds refers to an entry, and this refers to entries only weakly: what a dropped graph
 has saved goes with it. An entry may die in any thread, also in the one that holds the lock: it
@@ -66,7 +66,8 @@ class Kept:
         self.lock, self._opening = threading.Lock(), threading.Lock()
         self.bytes = 0
         self._lanes = Lanes()
-        # The bytes of the budget that tensors of a GPU may take while they leave.
+        # The bytes of the budget that tensors of a GPU may take while they leave; none before one
+        # had to, so that what fits into the budget stays.
         self._leaving = 0
         # By address, and in the order in which they were saved, or came back.
         self._entries: dict[int, weakref.ref[Entry]] = {}
@@ -100,8 +101,6 @@ class Kept:
                 self._live += 1
                 self._entries[key] = weakref.ref(entry)
                 self._keep(entry)
-                if entry.device.type == "cuda":
-                    self._leaving = self.budget // LEAVING
             entry.node = (thread, node)
             place = entry.see(tensor)
         self._settle()
@@ -151,6 +150,8 @@ class Kept:
             entry = self._oldest(needed)
             if entry is None:
                 break
+            if entry.device.type == "cuda":
+                self._leaving = self.budget // LEAVING
             self._move(entry)
             self._lanes.make_room(max(0, self.budget - self.bytes))
         self._lanes.make_room(max(0, self.budget - self.bytes))
