@@ -124,8 +124,8 @@ fn first_saves(context: &Context, gib: u64, largest_chunk: u64) {
     let share = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)];
     println!(
         "{gib} GiB host in chunks of {} MiB, 4 GiB device: made {:.2} ms, device mapped \
-         +{:.2} ms; saves meanwhile: first {:.2} ms, longest of the first 20 {:.2}, median {:.3}, 99 % {:.2}, \
-         longest {:.2} ms of {}; all registered after {:.0} ms",
+         +{:.2} ms; saves meanwhile: first {:.2} ms, longest of the first 20 {:.2}, median {:.3}, \
+         99 % {:.2}, longest {:.2} ms of {}; all registered after {:.0} ms",
         largest_chunk / MIB,
         ms(made),
         ms(mapped),
