@@ -9,6 +9,7 @@ Deepwave's own places for the history, with the time and the main memory that ea
 
 With the Marmousi model (`--model marmousi_vp.f32 --shape 1601 401 --spacing 7.5`), `--thin 2`
 takes every second point in x and in z; `--seconds 4 --shots 8 --host 1GiB` make it a larger run.
+`--on cuda:0 --device 256MiB` computes on a GPU, whose memory holds the newest part of the history.
 
 Units: metres, seconds, m/s. Arrays have axes (x, z), z is depth.
 """
@@ -63,8 +64,9 @@ def plan(speed, options):
     dt = 0.5 * spacing / float(speed.max())
     steps = int(options.seconds / dt)
     wavelet = deepwave.wavelets.ricker(options.frequency, steps, dt, 1.5 / options.frequency)
-    at = torch.linspace(3, width - 4, options.shots).round().long()
-    receivers = torch.arange(2, width - 2, 2)
+    wavelet = wavelet.to(speed.device)
+    at = torch.linspace(3, width - 4, options.shots, device=speed.device).round().long()
+    receivers = torch.arange(2, width - 2, 2, device=speed.device)
     survey = Survey(
         spacing,
         dt,
@@ -85,8 +87,19 @@ def gradient(survey, speed, **options):
     return misfit.detach(), speed.grad
 
 
-def measured(function):
-    """The result of a call, its seconds, and the MiB by which main memory grew meanwhile."""
+def measured(function, place):
+    """The result of a call, its seconds, and the MiB by which memory grew meanwhile.
+
+    On a GPU that is PyTorch's memory there, and else main memory.
+    """
+    if place.type == "cuda":
+        torch.cuda.synchronize(place)
+        torch.cuda.reset_peak_memory_stats(place)
+        before, start = torch.cuda.memory_allocated(place), time.perf_counter()
+        result = function()
+        torch.cuda.synchronize(place)
+        more = torch.cuda.max_memory_allocated(place) - before
+        return result, time.perf_counter() - start, more / 2**20
     with open("/proc/self/clear_refs", "w") as peak:
         peak.write("5")  # the peak begins again
     before, start = _memory("VmRSS"), time.perf_counter()
@@ -118,7 +131,7 @@ def compare(survey, speed, options, disk):
                 spool = stack.enter_context(opened(options, disk))
                 stack.enter_context(history(spool, options.every))
             call = functools.partial(gradient, survey, speed, **(given or {}))
-            found[name], *took[name] = measured(call)
+            found[name], *took[name] = measured(call, speed.device)
     print(f"{'history in':>18}  seconds  MiB more  gradient differs from that of the spool by")
     of_spool = found["spool"][1]
     for name, (seconds, memory) in took.items():
@@ -129,9 +142,9 @@ def compare(survey, speed, options, disk):
 
 def opened(options, disk):
     """A spool of which main memory holds a part, and whose checkpoints are read once."""
-    return unspool.Spool(
-        host=options.host, disk=disk, codec=options.codec, discard_after_restore=True
-    )
+    tiers = {"device": options.device} if options.device else {}
+    tiers |= {"host": options.host, "disk": disk, "on": options.on}
+    return unspool.Spool(**tiers, codec=options.codec, discard_after_restore=True)
 
 
 def invert(survey, speed, options, spool):
@@ -182,6 +195,8 @@ def arguments(given=None):
         "--host", default="16MiB", help="main memory of the spool; the rest on disk"
     )
     parser.add_argument("--codec", help="such as lossless")
+    parser.add_argument("--on", default="cpu", help="where Deepwave computes: cpu, cuda:0, ...")
+    parser.add_argument("--device", help="memory of the GPU for the spool, which a GPU needs")
     return parser.parse_args(given)
 
 
@@ -191,7 +206,7 @@ def main(given=None):
     speed = layers(options.shape)
     if options.model:
         speed = 1000 * np.fromfile(options.model, "<f4").reshape(options.shape)
-    true = torch.from_numpy(speed[:: options.thin, :: options.thin].copy())
+    true = torch.from_numpy(speed[:: options.thin, :: options.thin].copy()).to(options.on)
     survey = plan(true, options)
     size = survey.wavelets.shape[-1] * options.shots * true.numel() * 4 / 2**20
     print(f"{options.shots} shots, {survey.wavelets.shape[-1]} steps, {true.shape[0]} x ", end="")
