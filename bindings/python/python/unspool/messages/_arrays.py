@@ -55,7 +55,8 @@ class Message:
             raise ArrayError(f"items of dtype {dtype} cannot be sent: give an array of numbers")
         if is_target and not writable:
             raise ArrayError("the array to receive into is read-only: give one that is writable")
-        if is_target and ordinal is None:
+        # An array without items lies nowhere, also one of a GPU.
+        if is_target and nbytes and ordinal is None:
             _host_view(array)
         return cls(array, number, dtype, tuple(shape), nbytes, ordinal)
 
