@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +185,25 @@ def test_a_gpu_is_found_by_its_address(nvml, packages):
     assert gpu.joules() is None
 
 
+def test_a_counter_that_takes_long_to_find_holds_nobody_up(nvml, packages, monkeypatch):
+    counters, may_answer = Counters(packages.root), threading.Event()
+    find, begun = nvml.nvmlInit_v2, []
+    nvml.nvmlInit_v2 = lambda: find() if may_answer.wait(60.0) else 1
+    thread = threading.Thread
+    note = lambda **how: begun.append(thread(**how)) or begun[-1]  # noqa: E731
+    monkeypatch.setattr(_energy, "counters", lambda: counters)
+    monkeypatch.setattr(_energy, "LONGEST", 0.0)
+    monkeypatch.setattr(_energy.threading, "Thread", note)
+    taken = _energy.since_now("0000:3B:00.0")
+    assert taken().gpu is None
+    may_answer.set()
+    begun[0].join(60.0)
+    assert taken().gpu == 0.0
+    nvml.millijoules += 3_000
+    assert taken().gpu == 3.0
+    assert _energy.since_now("0000:3B:00.0")().gpu == 0.0 and len(begun) == 1, "it is known now"
+
+
 def test_a_library_that_is_missing_old_or_fails_is_no_error(packages, monkeypatch):
     assert Counters(packages.root, "no such library").gpu("0000:3B:00.0") is None
     for library in (object(), Nvml(answers=False)):
@@ -228,6 +248,7 @@ def test_statistics_of_a_spool_on_a_gpu_have_what_that_took(nvml, packages, monk
 
     nvml.nvmlDeviceGetHandleByPciBusId_v2 = found
     with unspool.Spool(device="1MiB", on="cuda:1") as spool:
+        assert spool.stats().energy == EnergyStats(gpu=0.0), "the counter was waited for"
         nvml.millijoules += 12_000
         assert spool.stats().energy == EnergyStats(gpu=12.0)
     assert asked == [unspool.doctor().devices[1].pci]

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -25,6 +26,9 @@ RAPL = Path("/sys/class/powercap")
 
 #: NVML as Linux knows it.
 NVML = "libnvidia-ml.so.1"
+
+#: The longest that NVML is waited for, in seconds: statistics have no energy of a GPU until then.
+LONGEST = 10.0
 
 #: More than a package of processors takes, in watts: it says for how long none may stay unread.
 MOST_WATTS = 1000.0
@@ -77,15 +81,20 @@ class Counters:
     def __init__(self, root: Path = RAPL, library: str = NVML) -> None:
         self.why: list[str] = []
         self.processors = _packages(root, self.why)
-        self._library = library
+        self._library, self._finding = library, threading.Lock()
         self._by_address: dict[str, Counter | None] = {}
         self._keep_up()
 
     def gpu(self, address: str) -> Counter | None:
         """That of the GPU with this address on the PCI bus, such as `"0000:3B:00.0"`."""
-        if address not in self._by_address:
-            self._by_address[address] = self._gpu_of(address.encode())
-        return self._by_address[address]
+        with self._finding:
+            if address not in self._by_address:
+                self._by_address[address] = self._gpu_of(address.encode())
+            return self._by_address[address]
+
+    def has_looked_for(self, address: str) -> bool:
+        """Whether `gpu` answers at once for this address."""
+        return address in self._by_address
 
     def gpus(self) -> list[Counter]:
         """Those of all GPUs that count their energy: since Volta they do."""
@@ -144,12 +153,40 @@ def _of_process(_: int) -> Counters:
 
 def since_now(address: str | None) -> Callable[[], EnergyStats]:
     """A function that says what was taken since this call: by the GPU with this address on the PCI
-    bus, and by the processors."""
+    bus, and by the processors.
+
+    To look for a GPU's counter takes tens of milliseconds, once a process. It is done beside the
+    program, and what the GPU takes until then is not counted.
+    """
     known = counters()
-    gpu = None if address is None else known.gpu(address)
-    of_gpu = _since([] if gpu is None else [gpu])
+    of_gpu = _since([]) if address is None else _since_found(known, address)
     of_processors = _since(known.processors)
     return lambda: EnergyStats(gpu=of_gpu(), processors=of_processors())
+
+
+def _since_found(known: Counters, address: str) -> Read:
+    """Joules of a GPU since its counter was found, which a thread looks for the first time."""
+    found: list[Read] = []
+
+    def look() -> None:
+        counter = known.gpu(address)
+        found.append(_since([] if counter is None else [counter]))
+
+    if known.has_looked_for(address):
+        look()
+        return found[0]
+    until = time.monotonic() + LONGEST
+    thread = threading.Thread(target=look, name="unspool-energy", daemon=True)
+    # At the end of an interpreter there are no threads any more.
+    with suppress(RuntimeError):
+        thread.start()
+
+    def taken() -> float | None:
+        if thread.is_alive():
+            thread.join(max(0.0, until - time.monotonic()))
+        return found[0]() if found else None
+
+    return taken
 
 
 def _since(parts: list[Counter]) -> Read:
