@@ -266,7 +266,7 @@ def test_a_disk_without_a_place_cannot_be_measured() -> None:
         measure_links(host="1GiB", on="cpu", limit="soon")  # type: ignore[arg-type]
     with pytest.raises(unspool.errors.OptionError, match="arrays=0"):
         unspool.planning.measure_links(host="1GiB", on="cpu", arrays=0)
-    with pytest.raises(unspool.errors.OptionError, match="work=3: that is no function"):
+    with pytest.raises(unspool.errors.OptionError, match="work=3: that is not a function"):
         unspool.planning.measure_links(host="1GiB", on="cpu", work=3)  # type: ignore[arg-type]
     with pytest.raises(unspool.errors.OptionError, match="checkpoint_bytes"):
         unspool.planning.measure_links(host="1GiB", on="cpu", checkpoint_bytes="4G")

@@ -183,7 +183,7 @@ def measure_links(
     from unspool._plan.measuring import measure
 
     if work is not None and not callable(work):
-        raise OptionError(f"work={work!r:.60}: that is no function.")
+        raise OptionError(f"work={work!r:.60}: that is not a function.")
     tiers = tiers_of(device, host, disk, on)
     return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), limit, work, arrays)
 

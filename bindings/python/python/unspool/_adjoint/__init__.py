@@ -162,7 +162,7 @@ def _resumed(job: Job, durable: Durable, wanted: tuple[int, int]) -> AdjointRepo
 def _check_functions(**given: Any) -> None:
     for name, function in given.items():
         if not callable(function):
-            raise OptionError(f"adjoint({name}={function!r}): that is no function.")
+            raise OptionError(f"adjoint({name}={function!r}): that is not a function.")
 
 
 def _integer(name: str, value: SupportsIndex) -> int:

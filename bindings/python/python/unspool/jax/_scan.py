@@ -85,7 +85,7 @@ class _Steps:
         self, f: Any, init: Any, xs: Any, length: Any, *, every: int, reverse: bool, unroll: int
     ) -> None:
         if not callable(f):
-            raise OptionError(f"scan(f={f!r}): that is no function.")
+            raise OptionError(f"scan(f={f!r}): that is not a function.")
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise OptionError(f"scan(every={every!r}): write a number of steps, 1 or more.")
         leaves, tree = tree_util.tree_flatten(xs)

@@ -48,7 +48,7 @@ class Message:
         """The message with this array.
 
         Raises:
-            ArrayError: it is no array of numbers, or a target that cannot be written.
+            ArrayError: it is not an array of numbers, or a target that cannot be written.
         """
         dtype, shape, nbytes, ordinal, writable = DEVICES.look(array, number)
         if dtype.startswith("opaque"):

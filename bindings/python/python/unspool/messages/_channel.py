@@ -99,7 +99,7 @@ class Channel:
             timeout: in place of the channel's.
 
         Raises:
-            ArrayError: it is no array of numbers.
+            ArrayError: it is not an array of numbers.
             MessageError: the communicator has failed, or an earlier message has.
             DeviceError: the GPU has failed.
             WaitTimeoutError: the other rank did not receive it in time.
@@ -148,7 +148,7 @@ class Channel:
             timeout: in place of the channel's.
 
         Raises:
-            ArrayError: `out` is no array of numbers, or read-only.
+            ArrayError: `out` is not an array of numbers, or read-only.
             MessageError: what came is damaged, of another dtype or shape, out of order, longer
                 than `out` (the backend gloo ends the process then) or not of a channel; or the
                 communicator has failed, or an earlier message has.

@@ -79,7 +79,7 @@ def adjoint(
         All that `Spool.save` and `Spool.restore` raise, also in the backward pass.
     """
     if not callable(step):
-        raise OptionError(f"adjoint(step={step!r}): that is no function.")
+        raise OptionError(f"adjoint(step={step!r}): that is not a function.")
     given, checks = checked("adjoint", spool), count_of("adjoint", check, fidelity)
     rows = Rows("adjoint", xs, length)
     leaves, tree = flatten(init)

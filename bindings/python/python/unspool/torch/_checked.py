@@ -44,7 +44,7 @@ def count_of(call: str, check: Any, fidelity: Told | None) -> int:
     if count < 0:
         raise OptionError(f"{call}(check={check!r}): write a number of states, 0 or more.")
     if fidelity is not None and not callable(fidelity):
-        raise OptionError(f"{call}(fidelity={fidelity!r}): that is no function.")
+        raise OptionError(f"{call}(fidelity={fidelity!r}): that is not a function.")
     if fidelity is not None and not count:
         raise OptionError(f"{call}(fidelity=...): say how many states to check, as by check=16.")
     return count

@@ -101,12 +101,12 @@ def scan(
     Raises:
         OptionError: an argument makes no sense, or `step` returned no pair; `check` together with
             `until`.
-        ArrayError: `xs` has something that is no tensor, or `step` an output that is none; with
+        ArrayError: `xs` has something that is not a tensor, or `step` an output that is none; with
             `check`, a part of the carry needs a gradient and cannot be saved.
         All that `Spool.save` raises; and, in the backward pass, all that `Spool.restore` raises.
     """
     if not callable(step):
-        raise OptionError(f"scan(step={step!r}): that is no function.")
+        raise OptionError(f"scan(step={step!r}): that is not a function.")
     if every != "auto" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
         raise OptionError(f'scan(every={every!r}): write a number of steps, or "auto".')
     checks = count_of("scan", check, fidelity)
