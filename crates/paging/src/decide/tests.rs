@@ -280,8 +280,9 @@ proptest! {
         prop_assert!(loads >= fewest_loads(&touches, room));
     }
 
-    /// Any order that is kept costs little more than the fewest loads: those of the quarter that
-    /// streams, and a lap at the beginning.
+    /// Any order that is kept costs at most twice the fewest loads with the room that does not stream,
+    /// and a lap at the beginning: mostly much less, but keepers are spread evenly, whatever a lap
+    /// repeats.
     #[test]
     fn an_order_that_is_kept_is_near_the_bound(
         lap in prop::collection::vec(0_u32..32, 8..80),
@@ -292,7 +293,7 @@ proptest! {
         run.decider.expect(Some(lap.clone()));
         let loads = run.run(touches.clone());
         let fewest = fewest_loads(&touches, room - (room / 4).max(1));
-        let most = fewest + fewest / 2 + lap.len() as u64;
+        let most = 2 * fewest + lap.len() as u64;
         prop_assert!(loads <= most, "{loads} loads, {fewest} with less room");
     }
 }
