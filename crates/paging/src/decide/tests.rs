@@ -281,8 +281,8 @@ proptest! {
     }
 
     /// Any order that is kept costs at most twice the fewest loads with the room that does not
-    /// stream, and a lap at the beginning: mostly much less, but keepers are spread evenly, whatever
-    /// a lap repeats.
+    /// stream, and a lap at the beginning. Mostly it costs much less, but keepers are spread
+    /// evenly, whatever a lap repeats.
     #[test]
     fn an_order_that_is_kept_is_near_the_bound(
         lap in prop::collection::vec(0_u32..32, 8..80),
