@@ -3,9 +3,9 @@
 Seconds of a gradient, the memory of the GPU that it takes, and for loops through a spool where the
 time goes: how long the host was busy before it had nothing to do but wait for the GPU, and how long
 of that it waited for room and for data. A loop without the spool that computes the same steps again
-stands beside each, as `checkpoint`. Gradients are compared with those of all kept. One library in a
-process, on its first GPU where it has one; on a CPU, choose a smaller problem. Run it with the
-package and that library installed:
+stands beside each, as `checkpoint`. Gradients are compared with those of all kept. A process uses
+one framework, on its first GPU where it has one; on a CPU, choose a smaller problem. Run it with
+the package and that framework installed:
 
     python benches/python/python_loops.py torch [--json loops-torch.json]
     python benches/python/python_loops.py jax [--json loops-jax.json]
@@ -130,7 +130,7 @@ class Torch:
             "seconds": end - begin,
             "forward": middle - begin,
             "host": (enqueued - begin) + (back - middle),
-            "library_gib": most / 2**30,
+            "framework_gib": most / 2**30,
         }
 
     def wait(self) -> None:
@@ -208,7 +208,7 @@ class Jax:
         return {
             "seconds": end - begin,
             "host": enqueued - begin,
-            "library_gib": most / 2**30,
+            "framework_gib": most / 2**30,
         }
 
     def difference(self) -> float:
@@ -219,49 +219,49 @@ class Jax:
         return float(norm(self.found - self.expected) / norm(self.expected))
 
 
-def pulse(x: Any, library: Any) -> Any:
+def pulse(x: Any, framework: Any) -> Any:
     """What the wave begins with."""
-    line = library.exp(-((x / 0.05) ** 2))
+    line = framework.exp(-((x / 0.05) ** 2))
     return line[:, None, None] * line[None, :, None] * line[None, None, :]
 
 
-def measured(library: Any, loop: Any, rounds: int) -> list[dict[str, float]]:
+def measured(framework: Any, loop: Any, rounds: int) -> list[dict[str, float]]:
     """What each of several gradients took, after one that is not counted."""
     found = []
     for turn in range(rounds + 1):
-        before = library.spool.stats()
-        one = library.gradient(loop)
-        after = library.spool.stats()
+        before = framework.spool.stats()
+        one = framework.gradient(loop)
+        after = framework.spool.stats()
         one["save_stall"] = after.save_stall_seconds - before.save_stall_seconds
         one["restore_stall"] = after.restore_stall_seconds - before.restore_stall_seconds
         one["saved_gib"] = (after.saved_bytes - before.saved_bytes) / 2**30
         first = after.tiers[0]
         spooled = one["saved_gib"] > 0 and first.name == "device"
-        one["gib"] = one["library_gib"] + (first.peak / 2**30 if spooled else 0.0)
+        one["gib"] = one["framework_gib"] + (first.peak / 2**30 if spooled else 0.0)
         if turn:
             found.append(one)
     return found
 
 
-def run(library: Any, only: list[str] | None, rounds: int) -> list[dict[str, Any]]:
+def run(framework: Any, only: list[str] | None, rounds: int) -> list[dict[str, Any]]:
     """The figures of all ways, which are printed on the way."""
     points = []
-    for (name, option), loop in library.ways().items():
+    for (name, option), loop in framework.ways().items():
         if only is not None and name not in only:
             continue
         try:
-            found = measured(library, loop, rounds)
+            found = measured(framework, loop, rounds)
         except RuntimeError as error:
             # PyTorch's and JAX's errors have no common class for this.
             if "out of memory" not in str(error).lower():
                 raise
             print(f"{name:12}{option:10} no room", flush=True)
             continue
-        apart = library.difference()
+        apart = framework.difference()
         print(row(name, option, found, apart), flush=True)
         best = min(found, key=lambda one: one["seconds"])
         all_seconds = [one["seconds"] for one in found]
-        labels = {"panel": library.version, "method": name, "label": option}
+        labels = {"panel": framework.version, "method": name, "label": option}
         points.append({**labels, **best, "apart": apart, "rounds": all_seconds})
     return points
 
@@ -278,7 +278,7 @@ def row(name: str, option: str, rounds: list[dict[str, float]], apart: float) ->
 def main() -> None:
     """Prints a line for each way."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("library", choices=["torch", "jax"])
+    parser.add_argument("framework", choices=["torch", "jax"])
     parser.add_argument("--points", type=int, default=192, help="along each axis")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=2, help="that are timed, of each way")
@@ -292,17 +292,17 @@ def main() -> None:
     except unspool.Error:
         spool = unspool.Spool(host=given.host, on="cpu")
     with spool:
-        library = {"torch": Torch, "jax": Jax}[given.library](given.points, given.steps, spool)
+        framework = {"torch": Torch, "jax": Jax}[given.framework](given.points, given.steps, spool)
         state = 2 * 4 * given.points**3 / 2**20
-        print(f"{library.machine}, {library.version}, {given.points}^3 points, ", end="")
+        print(f"{framework.machine}, {framework.version}, {given.points}^3 points, ", end="")
         print(f"{given.steps} steps, a state of {state:.0f} MiB; seconds and GiB")
         heads = ("GiB", "forward", "host", "save wait", "data wait", "saved", "apart")
         print(f"{'way':22}" + "".join(f"{head:>10}" for head in heads) + "  each round")
         only = None if given.only is None else given.only.split(",")
-        points = run(library, only, given.rounds)
+        points = run(framework, only, given.rounds)
     if given.json is not None:
         title = f"The gradient of {given.steps:,} steps of a wave of {given.points}^3 points"
-        found = {"title": title, "machine": library.machine, "points": points}
+        found = {"title": title, "machine": framework.machine, "points": points}
         given.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 

@@ -50,7 +50,7 @@ class Program:
 def conjugate_gradients(
     times: Callable[[Array], Array], shape: tuple[int, ...], iterations: int
 ) -> float:
-    """The square of the residual after so many iterations, for a right side of ones."""
+    """The squared norm of the residual after `iterations` iterations; the right-hand side is 1."""
     x, r = np.zeros(shape), np.ones(shape)
     p, rr = r.copy(), float(r.size)
     for _ in range(iterations):

@@ -2,12 +2,12 @@
 
     sudo python benches/python/python_paging_kernel.py [--mib 48] [--swap zram ...] [--only cg ...]
 
-Each program runs in a process of its own whose memory a cgroup limits: what it needs besides its
-array, as measured without a limit, and 75, 50 or 25 % of the array. The rest goes to a swap of this
-script, which is taken away again in the end: `zram` in compressed memory, `disk` in a file in
-`--folder`, `zswap` in compressed memory before that file. Other programs of the machine may use the
-swap meanwhile. Needs root, a memory cgroup (version 1 or 2), and what the kernel was built with; a
-cell says what is not there. A run above `--limit` seconds is ended.
+Each program runs in its own process, in a cgroup with a memory limit: 75, 50 or 25 % of the size of
+its array, plus the memory that it uses apart from the array, which a run without a limit measures.
+The rest goes to a swap of this script, which is removed in the end: `zram` in compressed memory,
+`disk` in a file in `--folder`, `zswap` in compressed memory before that file. Other programs of the
+machine may use the swap meanwhile. Needs root, a memory cgroup (version 1 or 2), and what the kernel
+was built with; a cell says what is not there. A run above `--limit` seconds is ended.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def child(name: str, mib: int, rounds: int, group: Path) -> None:
 
 
 def measure(name: str, options: argparse.Namespace, group: Group) -> dict[str, Any] | str:
-    """A program in a process of its own; or why there is no result."""
+    """The result of a program that ran in its own process, or the reason why it has none."""
     child = ["--child", name, "--mib", options.mib, "--rounds", options.rounds]
     command = [sys.executable, __file__, *map(str, child), "--group", str(group.path)]
     try:
@@ -152,11 +152,11 @@ def compare(swap: str, name: str, options: argparse.Namespace) -> None:
         if isinstance(plain, str):
             print(f"| {name} | plain | {swap} | {plain} | | |", flush=True)
             return
-        besides = group.peak() - plain["whole"]
+        overhead = group.peak() - plain["whole"]
     print(f"| {name} | plain | | {plain['took']:.2f} s | 1.00 | 1.00 |", flush=True)
     for share in SHARES[1:]:
         with Group() as group:
-            group.limit(besides + plain["whole"] * share // 100)
+            group.limit(overhead + plain["whole"] * share // 100)
             found = measure(name, options, group)
         if isinstance(found, str):
             cells = f"{found} | |"

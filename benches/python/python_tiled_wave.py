@@ -6,7 +6,7 @@
 Two fields in float32, second order in time and space, speeds in layers. They are swept tile by tile
 with `--deep` planes of the neighbours, so that each visit takes as many steps; a sweep is a lap.
 
-- `plain`: two arrays of the library, one step over all at a time; only where they fit.
+- `plain`: two arrays of NumPy or CuPy, one step over all at a time; only where they fit.
 - `raw`, `lossless`, `bound`: two arrays of `unspool.tiled`, with `--device` GB of the card and
   `--host` GB of main memory for both. On a processor `--device` is main memory, the rest a disk.
 - `copies`: the same visits by hand. As many tiles as `--device` holds stay on the card, spread over
@@ -46,21 +46,21 @@ extern "C" __global__ void step(float* prev, const float* cur, const float* mode
 
 
 class Machine:
-    """The library of arrays, and one step on it."""
+    """NumPy or CuPy as `xp`, and one step of the wave on it."""
 
     def __init__(self, on: str) -> None:
         self.on_gpu = on != "cpu"
-        self.library: Any = np
+        self.xp: Any = np
         if self.on_gpu:
             import cupy
 
-            self.library = cupy
+            self.xp = cupy
             self._step = cupy.RawKernel(STEP, "step")
 
     def settle(self) -> None:
         """Waits until all that was enqueued is done."""
         if self.on_gpu:
-            self.library.cuda.Device().synchronize()
+            self.xp.cuda.Device().synchronize()
 
     def step(self, prev: Any, cur: Any, model: Any, low: int, high: int) -> None:
         """Puts the next step into the planes `low` to `high` of `prev`."""
@@ -87,7 +87,7 @@ class Problem:
         self.planes = self.tiles * self.rows
         self.tile_bytes = self.rows * plane
         self.bytes = 2 * self.planes * plane
-        xp = self.machine.library
+        xp = self.machine.xp
         self.model = xp.linspace(0.08, 0.16, self.planes, dtype="float32")
 
     @property
@@ -97,7 +97,7 @@ class Problem:
 
     def initial(self, first: int, late: float) -> Any:
         """One tile of the wave, `late` steps after the begin."""
-        xp = self.machine.library
+        xp = self.machine.xp
         along = xp.arange(self.side, dtype="float32") * 0.11
         z = xp.arange(first, first + self.rows, dtype="float32") * 0.07 - 0.05 * late
         across = xp.sin(along)[:, None] * xp.cos(0.7 * along)
@@ -118,14 +118,14 @@ class Problem:
 
     def visit_seconds(self) -> float:
         """The time of the visits of a lap, where nothing moves."""
-        xp, planes = self.machine.library, self.rows + 2 * self.deep
+        xp, planes = self.machine.xp, self.rows + 2 * self.deep
         prev, cur = (xp.zeros((planes, self.side, self.side), "float32") for _ in range(2))
         self.visit(1, prev, cur)
         return self.tiles * min(timed(lambda: self.visit(1, prev, cur), self.machine, 5))
 
 
 def timed(action: Callable[[], object], machine: Machine, times: int) -> list[float]:
-    """How long each of so many calls takes."""
+    """Seconds of each of `times` calls of `action`; the GPU is idle before and after each."""
     found = []
     for _ in range(times):
         machine.settle()
@@ -188,7 +188,7 @@ class Copies:
     SLOTS = 4
 
     def __init__(self, problem: Problem, room: float) -> None:
-        self._problem, self._cupy = problem, problem.machine.library
+        self._problem, self._cupy = problem, problem.machine.xp
         count, tile = problem.tiles, 2 * problem.tile_bytes
         stays = min(count, max(0, int(room // tile) - self.SLOTS))
         shape = (2, problem.rows, problem.side, problem.side)
@@ -255,7 +255,7 @@ class Whole:
     """The wave in two plain arrays, in unified memory or where it fits; each step is over all."""
 
     def __init__(self, problem: Problem, managed: bool) -> None:
-        xp = problem.machine.library
+        xp = problem.machine.xp
         planes = problem.planes
         if managed:
             free = xp.cuda.runtime.memGetInfo()[0]
@@ -274,7 +274,7 @@ class Whole:
                 field[first : first + problem.rows] = problem.initial(first, late)
 
     def lap(self, steps: int) -> None:
-        """Takes so many steps."""
+        """Advances the wave by `steps` steps."""
         for _ in range(steps):
             self._problem.machine.step(*self._fields, self._problem.model, 1, self._planes - 1)
             self._fields.reverse()
@@ -292,7 +292,7 @@ def link_rate(machine: Machine) -> float:
     """Bytes a second of a link that copies both ways at once, each way."""
     if not machine.on_gpu:
         return float("nan")
-    cupy, size = machine.library, 1 << 28
+    cupy, size = machine.xp, 1 << 28
     memory = [cupy.cuda.alloc_pinned_memory(size) for _ in range(2)]
     hosts = [np.frombuffer(one, np.uint8, size) for one in memory]
     devices = [cupy.zeros(size, "uint8") for _ in range(2)]
@@ -380,8 +380,8 @@ def run(way: str, problem: Problem, options: argparse.Namespace, limits: Any) ->
         return run_whole(way, problem, options, limits)
     finally:
         if machine.on_gpu:
-            machine.library.get_default_memory_pool().free_all_blocks()
-            machine.library.get_default_pinned_memory_pool().free_all_blocks()
+            machine.xp.get_default_memory_pool().free_all_blocks()
+            machine.xp.get_default_pinned_memory_pool().free_all_blocks()
 
 
 def run_whole(way: str, problem: Problem, options: argparse.Namespace, limits: Any) -> Any:

@@ -1,10 +1,11 @@
 //! Sweeps over tiles that do not all fit: the same tiles in the same order, lap after lap.
 //!
-//! A tile that is only read is one checkpoint that stays. One that is rewritten is another one
-//! after each turn: the version before it is discarded (see `unspool.tiled`). A lap is announced
-//! ahead.
-//! The bound is the least time of a lap: that of computing, or of moving the tiles for which there
-//! is no room, each of them once in each direction that it has to take (Belady, 1966).
+//! A tile that is only read is one checkpoint that stays. A tile that is rewritten becomes a new
+//! checkpoint in each lap, and the one before is discarded (see `unspool.tiled`). The restores of
+//! one lap are announced in advance.
+//!
+//! The bound of a lap is the longer of two times: the computing, and moving the tiles that do not
+//! fit into memory once over the link (Belady's rule, 1966).
 
 use unspool_core::{Config, LinkConfig, Nanos, PolicyKind, TierConfig, TierKind};
 

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 from unspool.cli import size_in_bytes
 
-__all__ = ["ORDERS", "SIZES", "count_of", "counts_of", "size_of", "some_of", "words_of"]
+__all__ = [
+    "ORDERS",
+    "SIZES",
+    "count_of",
+    "counts_of",
+    "given_as",
+    "size_of",
+    "some_of",
+    "words_of",
+]
 
 #: Orders of restores and sizes of checkpoints, as experiments have them.
 ORDERS = ("sequential", "reverse", "irregular")
 SIZES = ("uniform", "variable")
+
+
+def given_as(part: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The options of a part that were given: those whose names begin with its own, without it."""
+    return {
+        name.removeprefix(f"{part}_"): value
+        for name, value in vars(options).items()
+        if name.startswith(f"{part}_") and value is not None
+    }
 
 
 def size_of(text: str) -> int:

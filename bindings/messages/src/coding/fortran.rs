@@ -1,7 +1,7 @@
 //! Calls of Fortran that are not heard in C: those of Open MPI, and those of MPICH's module
-//! `mpi_f08` that have no buffer. Those that carry messages, or complete them, are made in C, and
-//! what they leave is told in the way of Fortran: numbers for requests, indices from 1. Statuses
-//! are the same in both.
+//! `mpi_f08` that have no buffer. Calls that send, receive or complete messages are made by the
+//! functions for C, and their results are converted for Fortran: requests become integers, and
+//! indices count from 1. Statuses are the same in both.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool_studies.words import count_of, size_of, some_of
+from unspool_studies.words import count_of, given_as, size_of, some_of
 
 __all__ = ["TABLES", "Accumulated", "accumulated_of", "add_accumulated_options"]
 
@@ -97,9 +97,5 @@ def _frequencies(text: str) -> tuple[float, ...]:
 
 def accumulated_of(options: argparse.Namespace) -> dict[str, Any]:
     """What the options ask of the parts; what they leave out is as in the class above."""
-    given = {
-        name.removeprefix("accumulated_"): value
-        for name, value in vars(options).items()
-        if name.startswith("accumulated_") and value is not None
-    }
+    given = given_as("accumulated", options)
     return {"accumulated": Accumulated(**given)}

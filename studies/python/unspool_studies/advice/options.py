@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool_studies.words import count_of, size_of
+from unspool_studies.words import count_of, given_as, size_of
 
 __all__ = ["Advising", "add_advising_options", "advising_of"]
 
@@ -53,9 +53,5 @@ def add_advising_options(parser: argparse.ArgumentParser) -> None:
 
 def advising_of(options: argparse.Namespace) -> dict[str, Any]:
     """What the options ask of the parts; what they leave out is as in the class above."""
-    given = {
-        name.removeprefix("advising_"): value
-        for name, value in vars(options).items()
-        if name.startswith("advising_") and value is not None
-    }
+    given = given_as("advising", options)
     return {"advising": Advising(**((QUICK if options.quick else {}) | given))}

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from unspool_studies.words import count_of, size_of, words_of
+from unspool_studies.words import count_of, given_as, size_of, words_of
 
 __all__ = ["Prediction", "add_prediction_options", "prediction_of"]
 
@@ -59,9 +59,5 @@ def add_prediction_options(parser: argparse.ArgumentParser) -> None:
 
 def prediction_of(options: argparse.Namespace) -> dict[str, Any]:
     """What the options ask of the part; what they leave out is as in the class above."""
-    given = {
-        name.removeprefix("prediction_"): value
-        for name, value in vars(options).items()
-        if name.startswith("prediction_") and value is not None
-    }
+    given = given_as("prediction", options)
     return {"prediction": Prediction(**((QUICK if options.quick else {}) | given))}

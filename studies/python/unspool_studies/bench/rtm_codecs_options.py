@@ -10,7 +10,7 @@ from typing import Any
 
 from unspool_studies.rtm.codec import codec_of
 from unspool_studies.rtm.options import counts_of_cells, lengths
-from unspool_studies.words import count_of
+from unspool_studies.words import count_of, given_as
 
 __all__ = ["RtmCodecs", "add_rtm_codecs_options", "rtm_codecs_of"]
 
@@ -91,9 +91,5 @@ def _codecs(text: str) -> tuple[Any, ...]:
 
 def rtm_codecs_of(options: argparse.Namespace) -> dict[str, Any]:
     """What the options ask of the part; what they leave out is as in the class above."""
-    given = {
-        name.removeprefix("rtm_codecs_"): value
-        for name, value in vars(options).items()
-        if name.startswith("rtm_codecs_") and value is not None
-    }
+    given = given_as("rtm_codecs", options)
     return {"rtm_codecs": RtmCodecs(**given)}

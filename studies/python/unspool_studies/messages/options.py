@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool_studies.words import count_of, some_of
+from unspool_studies.words import count_of, given_as, some_of
 
 __all__ = ["PROGRAMS", "Messages", "add_messages_options", "messages_of"]
 
@@ -65,9 +65,5 @@ def add_messages_options(parser: argparse.ArgumentParser) -> None:
 
 def messages_of(options: argparse.Namespace) -> dict[str, Any]:
     """What the options ask of the part; what they leave out is as in the class above."""
-    given = {
-        name.removeprefix("messages_"): value
-        for name, value in vars(options).items()
-        if name.startswith("messages_") and value is not None
-    }
+    given = given_as("messages", options)
     return {"messages": Messages(**((QUICK if options.quick else {}) | given))}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unspool_studies.scaling.cluster import KEYS, Cluster, cluster_of
+from unspool_studies.words import given_as
 
 __all__ = ["Scaling", "add_scaling_options", "scaling_of"]
 
@@ -59,10 +60,6 @@ _KEYS = (
 
 def scaling_of(options: argparse.Namespace) -> dict[str, Any]:
     """What the options ask of the part; what they leave out is as in the class above."""
-    given = {
-        name.removeprefix("scaling_"): value
-        for name, value in vars(options).items()
-        if name.startswith("scaling_") and value is not None
-    }
+    given = given_as("scaling", options)
     given["asked"] = tuple(given.get("asked", ()))
     return {"scaling": Scaling(**((QUICK if options.quick else {}) | given))}
