@@ -6,8 +6,8 @@ Each program runs in its own process, in a cgroup with a memory limit: 75, 50 or
 its array, plus the memory that it uses apart from the array, which a run without a limit measures.
 The rest goes to a swap of this script, which is removed in the end: `zram` in compressed memory,
 `disk` in a file in `--folder`, `zswap` in compressed memory before that file. Other programs of the
-machine may use the swap meanwhile. Needs root, a memory cgroup (version 1 or 2), and what the kernel
-was built with; a cell says what is not there. A run above `--limit` seconds is ended.
+machine may use the swap meanwhile. Needs root, a memory cgroup (version 1 or 2), and a kernel that
+has these; a cell says what is not there. A run above `--limit` seconds is ended.
 """
 
 from __future__ import annotations

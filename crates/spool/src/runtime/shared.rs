@@ -178,10 +178,17 @@ impl Shared {
         self.tiers[usize::from(place.tier.0)].arena()
     }
 
+    /// The arena of the fastest tier, the only one that arrays are given to.
+    pub(crate) fn fastest_arena(&self) -> Option<&Arena> {
+        self.tiers.first().and_then(AnyTier::arena)
+    }
+
     /// Lets go of arrays that were given to the device tier and whose copies are gone. May run code
     /// of the application: no lock may be held.
     pub(crate) fn let_go(&self) {
-        self.tiers.iter().filter_map(AnyTier::arena).for_each(Arena::let_go);
+        if let Some(arena) = self.fastest_arena() {
+            arena.let_go();
+        }
     }
 
     /// The GPU `ordinal`, for an array on it.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use unspool_codec::RegionSpec;
-use unspool_tiers::{AnyTier, Arena, GivenArray};
+use unspool_tiers::{Arena, GivenArray};
 
 use super::{Prepared, wait_for_room};
 use crate::coding::Codecs;
@@ -21,8 +21,7 @@ pub(crate) fn takes(shared: &Shared, array: &DeviceArray, codecs: &Codecs) -> bo
 
 /// The arena that arrays can be given to: that of the device tier, on a GPU.
 fn given_to(shared: &Shared) -> Option<&Arena> {
-    let arena = shared.tiers.first().and_then(AnyTier::arena)?;
-    arena.is_of_device().then_some(arena)
+    shared.fastest_arena().filter(|arena| arena.is_of_device())
 }
 
 /// Saves an array that [`takes`] has taken, whose memory is `given`. Where the device tier has no
