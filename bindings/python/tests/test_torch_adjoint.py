@@ -295,7 +295,7 @@ class Unready(Schedule):
         ({"init": (torch.zeros(3), 1.0)}, unspool.errors.ArrayError, "the carry has a float"),
         ({"init": ()}, unspool.errors.ArrayError, "no tensor in the carry"),
         ({"spool": 7}, unspool.errors.OptionError, "that is no Spool"),
-        ({"step": 7}, unspool.errors.OptionError, "no function"),
+        ({"step": 7}, unspool.errors.OptionError, "is not a function"),
         ({"step": lambda u, x: (u[1:], None)}, unspool.errors.ArrayError, "keep their shapes"),
         ({"step": lambda u, x: ((u, u), None)}, unspool.errors.ArrayError, "another structure"),
     ],

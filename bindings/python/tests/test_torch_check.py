@@ -178,7 +178,7 @@ def test_a_loop_without_gradients_is_as_it_was() -> None:
         ({"check": -1}, "check=-1"),
         ({"check": "all"}, "check='all'"),
         ({"fidelity": print}, "how many states"),
-        ({"check": 2, "fidelity": 3}, "no function"),
+        ({"check": 2, "fidelity": 3}, "is not a function"),
     ],
 )
 @pytest.mark.parametrize("run", RUNS)
