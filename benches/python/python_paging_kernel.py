@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from python_paging import PROGRAMS, SHARES, timed
+from python_paging import PROGRAMS, SHARES, keep_temporaries, timed
 
 ZSWAP = Path("/sys/module/zswap/parameters/enabled")
 ZRAM = Path("/sys/class/zram-control")
@@ -181,6 +181,7 @@ def main() -> None:
     if options.child:
         child(options.child, options.mib, options.rounds, options.group)
         return
+    keep_temporaries()
     # Whoever ends the script gets the swap taken away as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     print("| program | in memory | swap | time | to plain | cpu |")

@@ -10,4 +10,6 @@ compile() {
 for program in hpccg minife minimd wave su3 rate; do
     compile "$here/$program.c" -o "$1/$program"
 done
+cp "$here/lammps.sh" "$1/lammps"
+cp "$here/lammps.in" "$1/"
 compile -shared -fPIC "$here/slow.c" -o "$1/slow.so" -ldl

@@ -12,7 +12,7 @@ from unspool_studies.words import count_of, given_as, some_of
 __all__ = ["PROGRAMS", "Messages", "add_messages_options", "messages_of"]
 
 #: The programs of `studies/messages`, in the order of the dissertation's tables.
-PROGRAMS = ("hpccg", "minife", "minimd", "wave", "su3")
+PROGRAMS = ("hpccg", "minife", "minimd", "lammps", "wave", "su3")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Messages:
         programs: which of `PROGRAMS`.
         command: `unspool-messages`; None: that of `target/release`, or the one on the PATH.
         sources: the folder with the programs' sources.
-        compared: how many messages of a program are coded by the dissertation's tools, about.
+        compared: how many messages of a program are coded by the dissertation's tools at most.
         analysis: seconds for which `unspool-messages record` tries its ways of coding.
         rounds: runs of a program, plain and coded, on a slowed network.
         networks: their speeds, bytes a second of a rank.
@@ -36,7 +36,7 @@ class Messages:
     programs: tuple[str, ...] = PROGRAMS
     command: Path | None = None
     sources: Path = Path("studies/messages")
-    compared: int = 60
+    compared: int = 240
     analysis: float = 5.0
     rounds: int = 3
     networks: tuple[float, ...] = (0.1e9, 1e9, 10e9)

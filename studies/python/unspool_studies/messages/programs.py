@@ -54,6 +54,13 @@ class Program:
         """The name and the data."""
         return f"{self.name}, {self.data}"
 
+    @property
+    def lacks(self) -> str | None:
+        """What has to be installed before it can be run; None when nothing has."""
+        if self.name == "lammps" and shutil.which("lmp") is None:
+            return "lammps is left out: lmp is not there, install the package lammps"
+        return None
+
     def words(self, problem: tuple[str, int]) -> tuple[str, ...]:
         """The words of its command line."""
         return problem[0], str(problem[1]), self.data
@@ -65,6 +72,7 @@ def known_programs(names: Sequence[str], small: bool) -> list[Program]:
         "hpccg": ("HPCCG", ("64x64x32", 150), ("256x256x1", 60)),
         "minife": ("miniFE", ("50x50x100", 100), ("2x192x192", 60)),
         "minimd": ("miniMD", ("8x8x16", 200), ("3x20x20", 80)),
+        "lammps": ("LAMMPS", ("20x20x5", 100), ("24x24x3", 40)),
         "wave": ("(none: a wave)", ("48x48x96", 200), ("8x160x160", 100)),
         "su3": ("MILC", ("8x8x8x8", 100), ("2x12x12x12", 50)),
     }
@@ -73,6 +81,7 @@ def known_programs(names: Sequence[str], small: bool) -> list[Program]:
             "hpccg": ("HPCCG", ("32x32x8", 40), ("96x96x1", 20)),
             "minife": ("miniFE", ("16x16x16", 40), ("2x64x64", 20)),
             "minimd": ("miniMD", ("4x4x4", 40), ("3x8x8", 20)),
+            "lammps": ("LAMMPS", ("8x8x2", 20), ("8x8x3", 20)),
             "wave": ("(none: a wave)", ("16x16x32", 60), ("8x64x64", 20)),
             "su3": ("MILC", ("4x4x4x4", 10), ("2x8x8x8", 10)),
         }
@@ -111,7 +120,7 @@ class Outcome:
     """What a run has printed.
 
     Attributes:
-        result: a hash of all that it has computed.
+        result: a hash of all that it has computed, or sums of it.
         seconds: of its steps, those of the slowest rank.
         told: what `unspool-messages` has said.
     """
@@ -184,7 +193,9 @@ class Bench:
     def outcome(self, words: Sequence[str | Path], environment: dict[str, str]) -> Outcome:
         """Runs a program to its end, by itself or by way of `unspool-messages run`."""
         printed, told = self.call(words, environment)
-        found = re.search(r"^result ([0-9a-f]{16}) seconds ([0-9.]+)$", printed, re.MULTILINE)
-        if found is None:
+        found = re.findall(r"^result (\S+) seconds ([0-9.]+)$", printed, re.MULTILINE)
+        if not found:
             raise MessagesError(f"{words[-4]} has printed no result: {printed[-300:]}")
-        return Outcome(found[1], float(found[2]), told)
+        # LAMMPS prints one before its first step as well.
+        result, seconds = found[-1]
+        return Outcome(result, float(seconds), told)

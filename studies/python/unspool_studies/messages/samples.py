@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 
 import numpy as np
 
@@ -102,10 +101,11 @@ def volume(coded: Sequence[int], originals: Sequence[int]) -> float:
 
 
 def sizes_of(runs: Sequence[list[bytes]], most: int) -> Sizes:
-    """Codes about so many messages, of runs that are drawn from all; none with 0."""
+    """Codes at most so many messages, of runs that are spread evenly over all."""
     sizes = Sizes()
     whole = [run for run in runs if len(run) > WINDOW and run[0]]
-    for run in Random(1).sample(whole, min(len(whole), most // (2 * WINDOW + 2))):
+    count = most // (2 * WINDOW + 2)
+    for run in whole[:: -(-len(whole) // count)] if whole and count else ():
         _code(run, sizes)
     return sizes
 
