@@ -87,6 +87,27 @@ def test_costs_of_codecs_are_lines_through_points(tmp_path: Path) -> None:
         CodecCost.load_from(file)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"times": ()},
+        {"times": ((-1, 1.0),)},
+        {"times": ((1, -1.0),)},
+        {"times": ((1, float("nan")),)},
+        {"times": ((1, float("inf")),)},
+        {"worst_per_mille": -1},
+        {"worst_fixed": -1},
+    ],
+)
+def test_costs_that_make_no_sense_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="of odd"):
+        CodecCost(**{"name": "odd", "times": ((1, 1.0),)} | change)
+    file = tmp_path / "cost.json"
+    file.write_text(json.dumps(TWINE.to_dict() | change))
+    with pytest.raises(ProfileError, match=r"cost\.json"):
+        CodecCost.load_from(file)
+
+
 def test_a_profile_survives_its_file(tmp_path: Path) -> None:
     layouts = ((("u", "float32", (3, 4)),), (("u", "float32", (3, 4)), ("v", "int8", (5,))))
     rows = (Recorded(0.0, 48, 20, 0, 1e-3), Recorded(1e-3, 53, 21, 1, 2e-3))
@@ -132,6 +153,34 @@ def test_the_command_shows_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert len(found["best"]["decisions"]) == 100
     assert main(["accumulate", "--checkpoints", "0"]) == 2
+
+
+def test_the_costs_of_a_machine_are_kept_in_a_profile_and_followed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, file = tmp_path / "run.json", tmp_path / "cost.json"
+    shapes: list[tuple[int, ...]] = [(100, 100)] * 40
+    run(path, shapes)
+    slow = CodecCost.linear("slow", 10.0, 1e9)
+    slow.save_to(file)
+    words = ["accumulate", str(path), "--codec", str(file)]
+    assert main(words) == 0 and Profile.load_from(path).cost is None
+    assert main([*words, "--keep"]) == 0 and Profile.load_from(path).cost == slow
+    capsys.readouterr()
+    assert main(["accumulate", str(path)]) == 0
+    assert "slow" in capsys.readouterr().out
+    again, watch = run(path, shapes)
+    assert watch.plan is not None and watch.plan.codec == slow and all(again.raw)
+    assert main(["accumulate", "--keep"]) == 2
+    assert "PROFILE" in capsys.readouterr().err
+
+
+def test_a_profile_of_an_earlier_version_has_no_costs(tmp_path: Path) -> None:
+    found = equal(3).to_dict()
+    del found["cost"]
+    assert Profile.from_dict(found) == equal(3)
+    with pytest.raises(ProfileError, match="cost"):
+        Profile.from_dict(found | {"cost": {"times": []}})
 
 
 class _Spool:

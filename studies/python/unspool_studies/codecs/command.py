@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -30,6 +31,8 @@ def run_command(options: argparse.Namespace) -> int:
         Error: an option makes no sense, or a file cannot be read.
     """
     plan = plan_of(options)
+    if plan.cost is not None:
+        return _cost(plan, plan.cost)
     gpu = _gpu() if plan.gpu else None
     picture = _picture(plan)
     # Files that cannot be read are told before anything is measured.
@@ -44,6 +47,23 @@ def run_command(options: argparse.Namespace) -> int:
         picture.save_to(plan.picture)
         print(f"written: {plan.picture}", file=sys.stderr)
     return 1 if any(trial.violations for one in findings for trial in one.trials) else 0
+
+
+def _cost(plan: Plan, target: Path) -> int:
+    """Measures what one codec costs, and writes it to a file for plans."""
+    from unspool_studies.codecs.cost import OnCpu, OnGpu, Place, generated, measure
+
+    place: Place = OnGpu() if plan.gpu else OnCpu()
+    source = (
+        read_source(plan.files[0], plan.shape, plan.dtype, plan.most)
+        if plan.files
+        else generated(plan.most)
+    )
+    curve = measure(source, plan.codec, plan.most, place)
+    print(json.dumps({"unspool": __version__, **curve.to_dict()}, indent=1) if plan.json else curve)
+    curve.cost.save_to(target)
+    print(f"written: {target}", file=sys.stderr)
+    return 0
 
 
 def _gpu() -> Any:

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool.codecs.values import Bound, Zfp
+from unspool.codecs.values import Bound, NvComp, Zfp
 from unspool.errors import Error, OptionError
+from unspool_studies.rtm.codec import codec_of
 
 __all__ = ["Plan", "add_options", "plan_of"]
 
 DESCRIPTION = """\
 Runs every codec on arrays of yours and says how small they become, how fast, and how exact they
 come back. FILE is .npy, .npz:NAME, HDF5 (FILE.h5:DATASET, with h5py), or raw numbers with --shape
-and --dtype.
+and --dtype. With --cost the time of one codec by the bytes of its input is measured, as plans of
+accumulated compression need it (`unspool accumulate --codec FILE`).
 """
 
 #: What is tried.
@@ -25,6 +27,7 @@ FAMILIES = ("twine", "zfp", "lz4", "zstd", "archive")
 DEFAULT_BOUNDS = "range=1e-3,range=1e-4,l2=1e-3"
 DEFAULT_ZFP = "rate=8,rate=16"
 DEFAULT_MOST = "1GiB"
+DEFAULT_CODEC = "lossless"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Plan:
         picture: where to draw the reconstructions, or None.
         json: whether figures go out as JSON.
         entropy: whether the entropy of the values is told, too.
+        cost: where to write what a codec costs by the bytes of its input, or None.
+        codec: the one whose cost is measured.
     """
 
     files: tuple[str, ...]
@@ -56,12 +61,14 @@ class Plan:
     picture: Path | None
     json: bool
     entropy: bool = False
+    cost: Path | None = None
+    codec: Any = DEFAULT_CODEC
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds everything that `unspool-codecs` understands."""
     parser.description = DESCRIPTION
-    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("files", nargs="*", metavar="FILE")
     raw = parser.add_argument_group("raw files")
     raw.add_argument("--shape", metavar="N[xN...]", help="slowest dimension first: 1000x401")
     raw.add_argument("--dtype", metavar="NAME", help="float32, <f8, >f4 (big-endian), int16, ...")
@@ -100,6 +107,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="say how far values, and each bit plane, can be compressed by themselves",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    _add_cost_options(parser.add_argument_group("the cost of a codec by the bytes of its input"))
+
+
+def _add_cost_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--cost",
+        type=Path,
+        metavar="JSON",
+        help="measure that on parts of FILE, or of a generated wavefield, from 64 KiB to --most, "
+        "and write it there; with --gpu on the GPU instead",
+    )
+    group.add_argument(
+        "--codec",
+        type=codec_of,
+        default=DEFAULT_CODEC,
+        metavar="CODEC",
+        help=f"{DEFAULT_CODEC}, range=1e-3, zfp:rate=8, nvcomp:bitcomp, ... ({DEFAULT_CODEC})",
+    )
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
@@ -108,6 +133,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     Raises:
         OptionError: one makes no sense.
     """
+    _check_cost(options)
     picture: Path | None = options.output
     if picture is not None:
         _check_picture(picture, len(options.files))
@@ -123,7 +149,34 @@ def plan_of(options: argparse.Namespace) -> Plan:
         picture=picture,
         json=options.json,
         entropy=options.entropy,
+        cost=options.cost,
+        codec=options.codec,
     )
+
+
+def _check_cost(options: argparse.Namespace) -> None:
+    """Whether files and the options of a cost fit together."""
+    if options.cost is None:
+        if not options.files:
+            raise OptionError("a FILE with an array is needed (only --cost can do without)")
+        if options.codec != DEFAULT_CODEC:
+            raise OptionError("--codec names the codec of --cost; --only and --bound choose here")
+        return
+    others = ("bound", "zfp", "only", "output", "entropy")
+    given = [name for name in others if getattr(options, name)]
+    if given:
+        name = "-o" if given[0] == "output" else f"--{given[0]}"
+        raise OptionError(f"{name}: --cost measures the time of one codec, which --codec names")
+    if len(options.files) > 1:
+        raise OptionError("--cost measures one array: name one FILE")
+    if options.codec in (None, "auto"):
+        raise OptionError(
+            f"--codec {options.codec or 'none'}: name one codec whose cost is measured, such as "
+            "lossless or range=1e-3"
+        )
+    if isinstance(options.codec, NvComp) and not options.gpu:
+        raise OptionError("nvCOMP works on a GPU only: add --gpu")
+    _check_target("--cost", options.cost)
 
 
 def _check_picture(picture: Path, files: int) -> None:
@@ -131,10 +184,15 @@ def _check_picture(picture: Path, files: int) -> None:
         raise OptionError("-o draws one array: name one FILE")
     if picture.suffix.lower() != ".png":
         raise OptionError(f"-o {picture}: pictures are written as .png")
-    if not picture.absolute().parent.is_dir():
-        raise OptionError(f"{picture} cannot be written: there is no such directory")
-    if picture.is_dir():
-        raise OptionError(f"{picture} is a directory: name a file for -o")
+    _check_target("-o", picture)
+
+
+def _check_target(option: str, file: Path) -> None:
+    """Whether a file can be written where an option says."""
+    if not file.absolute().parent.is_dir():
+        raise OptionError(f"{file} cannot be written: there is no such directory")
+    if file.is_dir():
+        raise OptionError(f"{file} is a directory: name a file for {option}")
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from unspool._plan.links import Rate
@@ -19,7 +20,8 @@ DESCRIPTION = """\
 Says which checkpoints of a run to compress, and which of them together, so that the application is
 blocked the least: each goes raw, is compressed alone, is held for later, or is compressed together
 with what is held. The run is a profile that a spool has recorded (Spool(profile=...)), or one of
-equal checkpoints.
+equal checkpoints. The costs of twine and nvcomp are those of an H100: `unspool codecs --cost FILE`
+measures those of a machine.
 """
 
 
@@ -34,7 +36,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--rate", default="100GB", metavar="SIZE", help="made in a second (100GB)")
     machine = parser.add_argument_group("machine")
     machine.add_argument(
-        "--codec", default="twine", metavar="NAME", help="twine, nvcomp, or a file of costs (twine)"
+        "--codec",
+        metavar="NAME",
+        help="twine, nvcomp, or a file of costs (the profile's, or twine)",
+    )
+    machine.add_argument(
+        "--keep", action="store_true", help="write the costs into PROFILE, for spools to plan with"
     )
     machine.add_argument("--cache", metavar="SIZE", help="on the device (the profile's, or 128MiB)")
     machine.add_argument("--link", metavar="SIZE", help="a second, to the host (profile, or 25GB)")
@@ -55,20 +62,25 @@ def run_command(options: argparse.Namespace) -> int:
     copy = DEVICE_COPY
     if options.copy is not None:
         copy = Rate(bytes_of("--copy", options.copy), DEVICE_COPY.latency)
+    codec = _codec(options, profile)
     found = plan(
         profile,
-        codec=_codec(options.codec),
+        codec=codec,
         cache=options.cache or profile.cache or "128MiB",
         link=_link(options, profile),
         copy=copy,
         most_together=options.most_together,
         until=options.until,
     )
+    if options.keep:
+        replace(profile, cost=codec).save_to(options.profile)
     print(json.dumps(found.to_dict(), indent=1) if options.json else found)
     return 0
 
 
 def _profile(options: argparse.Namespace) -> Profile:
+    if options.keep and options.profile is None:
+        raise OptionError("--keep writes costs into a recorded run: name its file as PROFILE.")
     if options.profile is not None:
         return Profile.load_from(options.profile)
     size, rate = bytes_of("--size", options.size), bytes_of("--rate", options.rate)
@@ -79,7 +91,10 @@ def _profile(options: argparse.Namespace) -> Profile:
     return Profile.of([size] * options.checkpoints, ratio=options.ratio, interval=size / rate)
 
 
-def _codec(name: str) -> CodecCost:
+def _codec(options: argparse.Namespace, profile: Profile) -> CodecCost:
+    name: str | None = options.codec
+    if name is None:
+        return profile.cost or TWINE
     known = {"twine": TWINE, "nvcomp": NVCOMP}
     return known[name] if name in known else CodecCost.load_from(name)
 

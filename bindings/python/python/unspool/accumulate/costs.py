@@ -1,17 +1,26 @@
-"""How long a codec takes, by the bytes of its input: what is measured offline."""
+"""How long a codec takes, by the bytes of its input: what is measured offline.
+
+The second oracle of Maurya et al., "Towards Efficient I/O Pipelines using Accumulated Compression"
+(HiPC 2023, section III-A1). `unspool-codecs --cost FILE` measures it on a machine.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from unspool._files import Format
-from unspool.accumulate.profile import ProfileError
-from unspool.errors import OptionError
+from unspool._files import Format, write_json
+from unspool.errors import Error, OptionError
 
-__all__ = ["NVCOMP", "TWINE", "CodecCost"]
+__all__ = ["NVCOMP", "TWINE", "CodecCost", "ProfileError"]
+
+
+class ProfileError(Error, ValueError):
+    """A file that holds no profile, or no costs of a codec."""
+
 
 FORMAT = Format("unspool_codec_cost", 1, "cost of a codec", ProfileError)
 
@@ -32,6 +41,9 @@ class CodecCost:
         compacts: its output is copied into room of its own size before it is sent.
         worst_per_mille: room for its output while it runs, in thousandths of the input.
         worst_fixed: bytes of that besides.
+
+    Raises:
+        OptionError: a size, a time or a room is not a number from 0, or sizes do not ascend.
     """
 
     name: str
@@ -45,6 +57,15 @@ class CodecCost:
         sizes = [size for size, _ in self.times]
         if not sizes or sizes != sorted(set(sizes)):
             raise OptionError(f"times of {self.name} are needed by ascending bytes: {sizes!r:.80}.")
+        if sizes[0] < 0 or not all(0 <= one < math.inf for _, one in self.times):
+            raise OptionError(
+                f"times of {self.name} are bytes and seconds, numbers from 0: {self.times!r:.80}."
+            )
+        if self.worst_per_mille < 0 or self.worst_fixed < 0:
+            raise OptionError(
+                f"the room of {self.name} is a number from 0: worst_per_mille="
+                f"{self.worst_per_mille!r:.20}, worst_fixed={self.worst_fixed!r:.20}."
+            )
 
     @classmethod
     def linear(cls, name: str, fixed: float, bytes_per_second: float, **more: Any) -> Self:
@@ -80,9 +101,17 @@ class CodecCost:
         times = tuple((int(size), float(seconds)) for size, seconds in fields.pop("times"))
         return cls(times=times, **fields)
 
+    def save_to(self, path: str | os.PathLike[str]) -> None:
+        """Writes a file of JSON, as a whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write_json(path, self.to_dict())
+
     @classmethod
     def load_from(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads a file of JSON.
+        """Reads what `save_to` or `unspool-codecs --cost` wrote.
 
         Raises:
             ProfileError: the file holds something else.

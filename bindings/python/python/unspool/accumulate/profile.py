@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from unspool._files import Format, write_json
 from unspool._plan.links import Rate
-from unspool.errors import Error, OptionError
+from unspool.accumulate.costs import CodecCost, ProfileError
+from unspool.errors import OptionError
 
 __all__ = ["Layout", "Profile", "ProfileError", "Recorded"]
 
@@ -18,11 +19,6 @@ MOST = 2**63
 
 #: The arrays of a checkpoint: name, dtype and shape of each.
 Layout = tuple[tuple[str, str, tuple[int, ...]], ...]
-
-
-class ProfileError(Error, ValueError):
-    """A file that holds no profile."""
-
 
 FORMAT = Format("unspool_profile", 1, "profile", ProfileError)
 
@@ -65,6 +61,8 @@ class Profile:
         on: where the arrays were: `"cpu"` or `"cuda:0"`.
         cache: bytes of the fastest tier; 0 where it is not known.
         link: from the fastest tier to the next one, as the run saw it; None where there was none.
+        cost: what the codec costs on this machine; None where it was not measured. Spools that
+            follow the profile plan with it.
     """
 
     checkpoints: tuple[Recorded, ...]
@@ -73,6 +71,7 @@ class Profile:
     on: str = "cpu"
     cache: int = 0
     link: Rate | None = field(default=None)
+    cost: CodecCost | None = None
 
     @classmethod
     def of(
@@ -125,6 +124,7 @@ class Profile:
             "on": self.on,
             "cache": self.cache,
             "link": None if self.link is None else asdict(self.link),
+            "cost": None if self.cost is None else self.cost.to_dict(),
             "layouts": [
                 [[name, dtype, list(shape)] for name, dtype, shape in one] for one in self.layouts
             ],
@@ -163,9 +163,10 @@ class Profile:
         if layouts and any(one.layout >= len(layouts) for one in checkpoints):
             raise ValueError("a checkpoint names a layout that is not there")
         link = None if found["link"] is None else Rate(**found["link"])
-        return cls(
-            checkpoints, layouts, str(found["codec"]), str(found["on"]), int(found["cache"]), link
-        )
+        # Files of earlier versions have none.
+        cost = None if found.get("cost") is None else CodecCost.from_dict(found["cost"])
+        about = str(found["codec"]), str(found["on"]), int(found["cache"])
+        return cls(checkpoints, layouts, *about, link, cost)
 
     def save_to(self, path: str | os.PathLike[str]) -> None:
         """Writes a file of JSON, as a whole or not at all.

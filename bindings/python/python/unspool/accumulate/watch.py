@@ -277,7 +277,11 @@ def _link(spool: Any) -> Rate | None:
 
 
 def _cost(known: Profile) -> CodecCost:
-    """On a GPU what was measured once and for all; in main memory what the run itself saw."""
+    """What was measured on this machine, where the profile has it; else on a GPU the costs of an
+    H100, and in main memory what the run itself saw.
+    """
+    if known.cost is not None:
+        return known.cost
     if known.on.startswith("cuda"):
         return NVCOMP if known.codec.startswith("NvComp") else TWINE
     fastest: dict[int, float] = {}
