@@ -77,9 +77,9 @@ class Spins:
         return (change.conj() * self.fields).sum((1, 2)).real
 
     def _levels(self, step):
-        return self.xp.linalg.eigh(
-            self.coupling + self.xp.tensordot(self.pulse[step], self.fields, 1)
-        )
+        """Eigenvalues and eigenvectors of the Hamiltonian of a step."""
+        turns = (self.pulse[step][:, None, None] * self.fields).sum(0)
+        return self.xp.linalg.eigh(self.coupling + turns)
 
 
 def _on(matrix, at, spins):
