@@ -132,7 +132,7 @@ def compare(inversion, first, opened):
             ratio = spool.stats().codec.ratio
         exact = found[str(None)]
         far = inversion.field.xp.linalg.norm(found[str(codec)] - exact)
-        kept = ", ".join(f"{size(count)} in {tier}" for tier, count in report.tiers.items())
+        kept = ", ".join(f"{tier} {size(count)}" for tier, count in report.tiers.items())
         print(f"{codec!s:>20}: {kept}; {ratio:.2f} times smaller, ", end="")
         print(f"gradient {float(far / inversion.field.xp.linalg.norm(exact)):.1e} off")
     return found[str(None)]

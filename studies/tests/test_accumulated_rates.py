@@ -63,7 +63,7 @@ def test_every_application_has_its_sizes_intervals_and_ratios(tmp_path):
         assert all(len(cell.values) == 2 and cell.low > 0 for cell in column(table, name))
     assert column(shots, "checkpoint") == list(range(COUNT))
     assert all(len(cell.values) == 3 for cell in column(shots, "Twine"))
-    assert sum("of shots" in note for note in shots.notes) == len(CODECS)
+    assert sum("among shots" in note for note in shots.notes) == len(CODECS)
     assert (tmp_path / "rates-shots.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -72,7 +72,7 @@ def test_the_example_of_a_phase_field_goes_down_the_gradient(capsys):
     assert misfits[3] < 0.8 * misfits[0]
     printed = capsys.readouterr().out
     exact, lossless, bounded = printed.splitlines()[1:4]
-    assert "in host" in exact and "in disk" in exact and "1.00 times smaller" in exact
+    assert "host 64.00 KiB" in exact and "disk" in exact and "1.00 times smaller" in exact
     assert lossless.lstrip().startswith("lossless") and "gradient 0.0e+00 off" in lossless
     assert "Bound(range=0.0001)" in bounded and "gradient 0.0e+00 off" not in bounded
 

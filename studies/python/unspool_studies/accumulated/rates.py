@@ -285,7 +285,7 @@ def _shots_table(frequency: float, place: Place, shots: list[Recorder]) -> Table
     for at, name in enumerate(CODECS, 2):
         cells = [row[at] for row in table.rows]
         spread = max(_spread(cell) for cell in cells if isinstance(cell, Sample))
-        table.note(f"{name}: one checkpoint's ratio differs by up to {100 * spread:.0f} % of shots")
+        table.note(f"{name}: a checkpoint's ratio differs by up to {100 * spread:.0f} % among shots")
     return table
 
 
