@@ -284,8 +284,8 @@ def _shots_table(frequency: float, place: Place, shots: list[Recorder]) -> Table
         table.add(number, milliseconds, *ratios)
     for at, name in enumerate(CODECS, 2):
         cells = [row[at] for row in table.rows]
-        spread = max(_spread(cell) for cell in cells if isinstance(cell, Sample))
-        table.note(f"{name}: a checkpoint's ratio differs by up to {100 * spread:.0f} % among shots")
+        most = 100 * max(_spread(cell) for cell in cells if isinstance(cell, Sample))
+        table.note(f"{name}: a checkpoint's ratio differs by up to {most:.0f} % among shots")
     return table
 
 
