@@ -84,7 +84,7 @@ def draw_shots(
     left.set(xlabel="checkpoint", ylabel="times smaller", yscale="log")
     left.legend(fontsize=8)
     _draw_range(right, [[1e3 * one for one in shot] for shot in intervals], "")
-    right.set(xlabel="checkpoint", ylabel="ms before it", ylim=(0, None))
+    right.set(xlabel="checkpoint", ylabel="ms before it", yscale="log")
     figure.savefig(file, dpi=110)
 
 
