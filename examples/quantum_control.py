@@ -164,8 +164,8 @@ def main(arguments=None):
     parser.add_argument("--on", choices=["cpu", "cuda"], default="cpu", help="where to compute")
     parser.add_argument("--device", default="64MiB", help="memory of the GPU for the spool")
     options = parser.parse_args(arguments)
-    if not 1 <= options.spins <= 12 or options.steps < 1:
-        parser.error("--spins are 1 to 12, and --steps at least 1")
+    if not 1 <= options.spins <= 10 or options.steps < 1:
+        parser.error("--spins are 1 to 10, and --steps at least 1")
     if not 0 < options.duration < math.inf:
         parser.error("--duration is a time that is more than 0")
     xp, tiers = np, {"on": "cpu"}

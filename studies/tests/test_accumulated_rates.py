@@ -107,3 +107,12 @@ def test_a_missing_program_is_named_before_anything_is_measured(tmp_path, capsys
     assert collected.tables == []
     printed = capsys.readouterr().out
     assert "quantum_control.py" in printed and "--accumulated-examples" in printed
+
+
+@pytest.mark.parametrize("sizes", ["--accumulated-spins=999999999", "--accumulated-cells=100000"])
+def test_what_does_not_fit_into_memory_is_refused(sizes, monkeypatch, capsys):
+    monkeypatch.delenv("UNSPOOL_CHECK_FREE", raising=False)
+    collected = report.Report({})
+    assert not command.run_parts(["rates"], plan(*TINY, sizes), None, collected)
+    assert collected.tables == []
+    assert "NoRoomError" in capsys.readouterr().out

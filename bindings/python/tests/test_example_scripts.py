@@ -118,7 +118,7 @@ def test_a_spin_that_is_alone_turns_by_its_fields():
     [
         ("phase_field.py", ["--shape", "8"], "two or three"),
         ("phase_field.py", ["--steps", "0"], "from 1"),
-        ("quantum_control.py", ["--spins", "0"], "1 to 12"),
+        ("quantum_control.py", ["--spins", "0"], "1 to 10"),
         ("quantum_control.py", ["--duration", "nan"], "more than 0"),
         ("phase_field.py", ["--on", "cuda"], "pip install cupy"),
         ("quantum_control.py", ["--on", "cuda"], "pip install cupy"),

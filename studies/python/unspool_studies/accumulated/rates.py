@@ -20,8 +20,11 @@ from typing import Any
 import numpy as np
 from unspool import Bound, codecs
 from unspool.errors import Error
+from unspool.stats import size as size_text
 from unspool_studies.accumulated.options import Accumulated
+from unspool_studies.accumulated.rtm import NoRoomError
 from unspool_studies.bench.cuda import Cuda, NoCuda
+from unspool_studies.bench.machine import available_memory, fits
 from unspool_studies.bench.measure import Sample, gigabytes_per_second
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.report import Cell, Report, Table
@@ -38,6 +41,9 @@ __all__ = ["CODECS", "COUNT", "NoExampleError", "Recorder", "run", "shots_of"]
 COUNT = 66
 #: Steps of the phase field: it takes the first third of them to separate.
 SEPARATED = 198
+#: Arrays as large as a checkpoint that a step of each example has at once: matrices beside the five
+#: for each spin, and fields.
+MATRICES, FIELDS = 12, 16
 #: What encodes each checkpoint: the codec, and what its bytes go through afterwards.
 BOUND = Bound(range=1e-5)
 CODECS: dict[str, tuple[Any, Any]] = {
@@ -119,8 +125,10 @@ def run(plan: Plan, report: Report) -> None:
 
     Raises:
         NoExampleError: a program is not there; nothing was measured.
+        NoRoomError: main memory is too small for one; nothing was measured.
     """
     asked = plan.accumulated
+    _check_room(asked)
     examples = {name: _example(asked.examples, name) for name in ("quantum_control", "phase_field")}
     places, why = _places(plan.device)
     columns = ("application", "on", "part", "MB each", "ms between", "GB/s", *CODECS)
@@ -140,6 +148,18 @@ def run(plan: Plan, report: Report) -> None:
         file = asked.plot.with_stem(f"{asked.plot.stem}-shots")
         draw_shots([one.intervals for one in shots], [one.ratios for one in shots], file)
         print(f"written: {file}")
+
+
+def _check_room(asked: Accumulated) -> None:
+    needed = {f"{n} spins take": 16 * 4 ** min(n, 40) * (5 * n + MATRICES) for n in asked.spins}
+    needed |= {f"{n} cubed cells take": 8 * n**3 * FIELDS for n in asked.cells}
+    for what, count in needed.items():
+        free = available_memory()
+        if not fits(count, free):
+            raise NoRoomError(
+                f"{what} about {size_text(count)} of main memory, which has {size_text(free or 0)} "
+                "free: ask for fewer by --accumulated-spins and --accumulated-cells"
+            )
 
 
 def _example(folder: Path, name: str) -> ModuleType:
