@@ -151,6 +151,7 @@ def run(plan: Plan, report: Report) -> None:
 
 
 def _check_room(asked: Accumulated) -> None:
+    # What more than 40 spins take is no number that anybody has to wait for.
     needed = {f"{n} spins take": 16 * 4 ** min(n, 40) * (5 * n + MATRICES) for n in asked.spins}
     needed |= {f"{n} cubed cells take": 8 * n**3 * FIELDS for n in asked.cells}
     for what, count in needed.items():
