@@ -104,7 +104,7 @@ bench: need-rust $(VENV)/.studies ## print tables of what things cost, against t
 # The studies of docs/results. What fails says why, and the next part begins; make says in the end that
 # something failed. Where there is a GPU, GPU=1 runs the parts that need one as well.
 RESULTS := results-output
-RESULTS_PARTS := advise,scaling,accumulated,bounds,memory,disk,plan,schedules,rtm-codecs,failures
+RESULTS_PARTS := advise,scaling,accumulated,rates,bounds,memory,disk,plan,schedules,rtm-codecs,failures
 RESULTS_GPU_PARTS := copies,sweep,start,shot,orders,gpuzip,accumulated-gpu
 results: $(VENV)/.studies ## run the studies of docs/results into results-output/; SMALL=1: scaled down for a laptop; GPU=1: those of a GPU too
 	mkdir -p $(RESULTS)

@@ -1,4 +1,4 @@
-"""The options of the parts `accumulated` and `accumulated-gpu` of `unspool-bench`."""
+"""The options of the parts `accumulated`, `accumulated-gpu` and `rates` of `unspool-bench`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool_studies.words import count_of, given_as, size_of, some_of
+from unspool_studies.words import count_of, counts_of, given_as, size_of, some_of
 
 __all__ = ["TABLES", "Accumulated", "accumulated_of", "add_accumulated_options"]
 
@@ -18,6 +18,8 @@ MB, MIB, GIB = 10**6, 1 << 20, 1 << 30
 TABLES = ("ratio", "rate", "cache", "frequency")
 #: The frequencies in Hz that a source may have: others take no grid that anybody would compute on.
 LOWEST, HIGHEST = 1.0, 64.0
+#: What `--quick` changes, where no option says otherwise.
+QUICK: dict[str, Any] = {"spins": (2, 4), "cells": (16,), "shots": 4}
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ class Accumulated:
         twine: a file with the cost of Twine, in place of what is known of an H100.
         nvcomp: a file with that of nvCOMP.
         plot: a file for the plot.
+        spins: of the quantum control whose rates are measured.
+        cells: of its phase fields, along each axis.
+        shots: of the migration whose checkpoints are compared.
+        examples: the folder with the programs of both.
     """
 
     checkpoints: int = 100
@@ -57,6 +63,10 @@ class Accumulated:
     twine: Path | None = None
     nvcomp: Path | None = None
     plot: Path | None = None
+    spins: tuple[int, ...] = (4, 6, 8)
+    cells: tuple[int, ...] = (32, 64)
+    shots: int = 20
+    examples: Path = Path("examples")
 
 
 def add_accumulated_options(parser: argparse.ArgumentParser) -> None:
@@ -79,8 +89,12 @@ def add_accumulated_options(parser: argparse.ArgumentParser) -> None:
         "--accumulated-plot",
         Path,
         "FILE",
-        "draw throughputs there (PNG or SVG; those of a GPU: -gpu)",
+        "draw throughputs there (PNG or SVG; those of a GPU: -gpu; shots: -shots)",
     )
+    add("--accumulated-spins", counts_of, "N[,N]", "of quantum control, for rates (4,6,8)")
+    add("--accumulated-cells", counts_of, "N[,N]", "of a phase field along each axis (32,64)")
+    add("--accumulated-shots", count_of, "N", "of a migration, for rates (20)")
+    add("--accumulated-examples", Path, "DIRECTORY", "the programs, for rates (examples)")
 
 
 def _frequencies(text: str) -> tuple[float, ...]:
@@ -98,4 +112,4 @@ def _frequencies(text: str) -> tuple[float, ...]:
 def accumulated_of(options: argparse.Namespace) -> dict[str, Any]:
     """What the options ask of the parts; what they leave out is as in the class above."""
     given = given_as("accumulated", options)
-    return {"accumulated": Accumulated(**given)}
+    return {"accumulated": Accumulated(**((QUICK if options.quick else {}) | given))}

@@ -77,7 +77,7 @@ FAILURES = (Error, OSError, RuntimeError, MemoryError)
 
 
 class NoRoomError(Error, MemoryError):
-    """The wavefields of a frequency do not fit."""
+    """The arrays of a run do not fit."""
 
 
 class NoFigureError(Error, RuntimeError):

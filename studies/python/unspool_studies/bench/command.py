@@ -67,6 +67,13 @@ def _rtm_codecs(plan: Plan, report: Report) -> None:
     rtm_codecs.run(plan, report)
 
 
+def _rates(plan: Plan, report: Report) -> None:
+    # It needs SciPy, too.
+    from unspool_studies.accumulated import rates
+
+    rates.run(plan, report)
+
+
 #: The parts that need none.
 PLAIN: dict[str, Callable[[Plan, Report], None]] = {
     "memory": memory_tier.run,
@@ -75,6 +82,7 @@ PLAIN: dict[str, Callable[[Plan, Report], None]] = {
     "schedules": schedules.run,
     "bounds": bounds.run,
     "accumulated": accumulated.run,
+    "rates": _rates,
     "rtm-codecs": _rtm_codecs,
     "advise": figures.run,
     "failures": failures.run,

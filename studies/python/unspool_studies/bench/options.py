@@ -46,8 +46,8 @@ GPU_PARTS = (
     "raw", "copies", "sweep", "start", "shot", "node", "orders", "gpuzip", "accumulated-gpu"
 )  # fmt: skip
 PLAIN_PARTS = (
-    "memory", "disk", "plan", "schedules", "bounds", "accumulated", "rtm-codecs", "advise",
-    "failures", "scaling", "messages",
+    "memory", "disk", "plan", "schedules", "bounds", "accumulated", "rates", "rtm-codecs",
+    "advise", "failures", "scaling", "messages",
 )  # fmt: skip
 PARTS = GPU_PARTS + PLAIN_PARTS
 
@@ -101,7 +101,7 @@ class Plan:
         gpuzip: what part `gpuzip` measures.
         migration: what part `schedules` measures.
         prediction: what part `plan` measures.
-        accumulated: what parts `accumulated` and `accumulated-gpu` do.
+        accumulated: what parts `accumulated`, `accumulated-gpu` and `rates` do.
         rtm_codecs: what part `rtm-codecs` does.
         advising: what parts `advise` and `failures` do.
         scaling: what part `scaling` does.
