@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("scipy")
 
 from unspool import schedules
-from unspool_studies.bench.plain_adjoint import DeviceStore
+from unspool_studies.bench.plain_adjoint import DeviceStore, PinnedStore
 from unspool_studies.bench.wave_problem import Problem, plainly, through_spool
 from unspool_studies.rtm.generated import generated_model
 from unspool_studies.rtm.history import Memory
@@ -72,6 +72,17 @@ class DriverDevice(ShimDevice):
     def fetch(self, array):
         self._driver.synchronize()
         return array.numpy()
+
+    def pinned(self, shape):
+        return np.zeros(shape, np.float32)
+
+    def download(self, array, to):
+        self._driver.synchronize()
+        to[...] = array.numpy()
+
+    def upload(self, array, of):
+        self._driver.synchronize()
+        array.put(of)
 
     def kernel(self, name):
         kernel = super().kernel(name)
@@ -187,3 +198,18 @@ def test_a_state_that_a_kernel_writes_on_is_not_the_one_that_was_saved(driver, k
         readings.close()
         assert {one.digest for one in found} == {wanted}
         assert all(one.down > 0 for one in found)
+
+
+def test_every_cache_makes_the_same_image_on_the_driver_with_and_without_a_spool(driver, kernels):
+    problem = Problem(DriverDevice(kernels, driver), (32, 32, 32), 14)
+    schedule = schedules.Uniform(14, 4)
+    stores = [PinnedStore(problem.device, problem.shape, 2, 4, cached) for cached in (0, 2)]
+    copied = [plainly(problem, schedule, store) for store in stores]
+    assert copied[0].up > copied[1].up and copied[0].down == copied[1].down
+    for states in (0, 2):
+        readings = through_spool(problem, schedule, states, newest=False)
+        found = next(readings)
+        readings.close()
+        assert {found.digest} == {one.digest for one in copied}
+        assert found.down > 0 and found.costs.host > 0
+        assert (found.costs.device > 0) == (states > 0)

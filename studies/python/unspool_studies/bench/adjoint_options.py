@@ -64,8 +64,11 @@ def _codec(text: str) -> Any:
         return codec_of(text)
     try:
         return PartOfRange(name.removeprefix("nvcomp:"), float(part))
-    except (OptionError, ValueError) as why:
+    except OptionError as why:
         raise argparse.ArgumentTypeError(f"{text!r}: {why}") from None
+    except ValueError:
+        reason = f"{text!r} has no number after range=, as in nvcomp:bitcomp,range=1e-4"
+        raise argparse.ArgumentTypeError(reason) from None
 
 
 def _codecs(text: str) -> tuple[Any, ...]:
