@@ -94,6 +94,7 @@ def _sheet(model: Model, images: Mapping[str, Floats]) -> Figure:
             _image(left, model, images[name], f"image, codec {name}", limit, "gray")
             _difference(right, model, images[name], wanted, limit)
     figure.suptitle(_title(model), fontsize=10)
+    figure.supxlabel("distance (km)", fontsize=9)
     return figure
 
 
@@ -104,15 +105,13 @@ def _title(model: Model) -> str:
 
 
 def _difference(axes: Axes, model: Model, image: Floats, wanted: Floats, limit: float) -> None:
+    times = enlarged(image, wanted)
     if np.array_equal(image, wanted):
-        title, times = "difference: none", 1
+        title = "difference: none"
+    elif times == 1:
+        title = "difference, on the same scale"
     else:
-        times = enlarged(image, wanted)
-        title = (
-            f"difference, {times:,} times larger than the image's scale"
-            if times > 1
-            else ("difference, on the image's scale")
-        )
+        title = f"difference, enlarged {times:,} times"
     _image(axes, model, image - wanted, title, limit / times, "seismic")
 
 
