@@ -11,7 +11,7 @@ device tier holds a few states, for each codec. A row that fails or takes too lo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -109,26 +109,31 @@ def experiments_of(plan: Plan) -> list[Experiment]:
 
 
 def _experiment(one: Gpuzip, model: str, file: Model | None, name: str) -> Experiment:
-    zcut = partial(schedules.ZCut, one.zcut_steps, length=one.zcut_length)
-    if name == "revolve":
-        schedule = partial(schedules.Revolve, one.steps, one.snapshots)
-        size: tuple[Any, ...] = (one.shape, one.steps, schedule, one.tiers)
-    elif name == "zcut":
-        size = (one.zcut_shape, one.zcut_steps, zcut, one.zcut_tiers)
-    else:
-        # GPUZIP's figures of memory are the same for Uniform and zCut.
-        slots = one.uniform_snapshots or zcut().counts().peak
-        uniform = partial(schedules.Uniform, one.zcut_steps, slots)
-        size = (one.zcut_shape, one.zcut_steps, uniform, one.zcut_tiers)
-    plain = model == "gradient"
-    return Experiment(
-        f"gpuzip-{name}" if plain else f"gpuzip-{name}-{model}",
-        *size,
+    found, plain = _sized(one, name), model == "gradient"
+    return replace(
+        found,
+        name=found.name if plain else f"{found.name}-{model}",
         codecs=one.codecs,
         model=partial(in_space, model, file=file),
         smoothed=not plain,
-        notes=(PUBLISHED,) if plain and name == "revolve" else (),
+        notes=found.notes if plain else (),
     )
+
+
+def _sized(one: Gpuzip, name: str) -> Experiment:
+    """The experiment of a schedule, on a model in which nothing reflects."""
+    if name == "revolve":
+        revolve = partial(schedules.Revolve, one.steps, one.snapshots)
+        sizes = one.shape, one.steps
+        return Experiment("gpuzip-revolve", *sizes, revolve, one.tiers, notes=(PUBLISHED,))
+    sizes = one.zcut_shape, one.zcut_steps
+    zcut = partial(schedules.ZCut, one.zcut_steps, length=one.zcut_length)
+    if name == "zcut":
+        return Experiment("gpuzip-zcut", *sizes, zcut, one.zcut_tiers)
+    # GPUZIP's figures of memory are the same for Uniform and zCut.
+    slots = one.uniform_snapshots or zcut().counts().peak
+    uniform = partial(schedules.Uniform, one.zcut_steps, slots)
+    return Experiment("gpuzip-uniform", *sizes, uniform, one.zcut_tiers)
 
 
 def table_of(

@@ -114,6 +114,8 @@ class Rows:
         #: Seconds of synchronous copies, by the states in their cache.
         self._synchronous: dict[int, float] = {}
         self._wanted = ""
+        #: What was found of lossy images, by their digests: it takes seconds.
+        self._judged: dict[str, dict[str, Any]] = {}
         self.images: dict[str, Floats] = {}
 
     def add_all(self, tiers: Sequence[int], codecs: Sequence[Any]) -> None:
@@ -227,13 +229,16 @@ class Rows:
 
     def _judge(self, name: str, found: list[Reading], *, codec: str, states: int) -> None:
         """Adds a row whose image is near the one without a loss, or not."""
-        image, wanted = self._finished(found), self.images.get(_label(None))
-        self.images.setdefault(codec, image)
-        figures: dict[str, Any] = {"codec": codec, "states": states}
-        if wanted is not None:
-            quality = image_quality(image, wanted)
-            figures |= {"psnr": quality.psnr, "ssim": quality.ssim, "image": quality.verdict}
-        self._add(name, found, **figures)
+        digest = found[-1].digest
+        if digest not in self._judged:
+            figures: dict[str, Any] = {}
+            image, wanted = self._finished(found), self.images.get(_label(None))
+            self.images.setdefault(codec, image)
+            if wanted is not None:
+                quality = image_quality(image, wanted)
+                figures = {"psnr": quality.psnr, "ssim": quality.ssim, "image": quality.verdict}
+            self._judged[digest] = figures
+        self._add(name, found, codec=codec, states=states, **self._judged[digest])
 
     def _finished(self, found: list[Reading]) -> Floats:
         parts = found[-1].parts
