@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from unspool import schedules
+from unspool import NvComp, schedules
 from unspool_studies.bench import command, gpuzip, options, report
 from unspool_studies.bench import schedules as by_schedule
 from unspool_studies.bench.plain_adjoint import DeviceStore, Nowhere, PinnedStore, follow
@@ -123,6 +123,14 @@ def test_codecs_are_judged_by_the_image_and_one_that_fails_is_a_note(shim, monke
     drawn = sorted(file.name for file in (tmp_path / "gpuzip-revolve-salt").iterdir())
     stems = ("all", "range-0.1", "range-1e-6")
     assert drawn == [f"{stem}{ending}" for stem in stems for ending in (".png", ".svg")]
+
+
+@compiled
+def test_a_bound_of_nvcomp_is_a_part_of_the_range_of_the_waves(shim):
+    (codec,) = plan("--gpuzip-codecs=nvcomp:bitcomp,range=1e-4").gpuzip.codecs
+    assert str(codec) == "nvcomp:bitcomp,range=1e-4"
+    assert codec.of(2.0) == NvComp("bitcomp", abs=2e-4)
+    assert Problem(shim, (32, 32, 32), 9).span() > 0
 
 
 @compiled
