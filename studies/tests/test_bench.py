@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 import threading
 from pathlib import Path
@@ -203,6 +204,18 @@ def test_rows_that_take_long_are_shown_as_they_come(capsys):
     table = report.Report({}).begin(report.Table("t", "A table", ("way", "s")))
     table.add("this", 2.0)
     assert capsys.readouterr().err == "  t: way this, s 2.00\n"
+
+
+def test_rows_of_a_table_that_is_not_done_are_in_the_file(tmp_path):
+    file = tmp_path / "figures.json"
+    collected = report.Report({}, file)
+    table = collected.begin(report.Table("t", "A table", ("way", "s")))
+    table.add("this", 2.0)
+    table.add("that", math.inf)
+    rows = [{"way": "this", "s": 2.0}, {"way": "that", "s": None}]
+    assert json.loads(file.read_text())["tables"][0]["rows"] == rows
+    collected.show(table)
+    assert [one["rows"] for one in json.loads(file.read_text())["tables"]] == [rows]
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path, capsys):

@@ -13,7 +13,10 @@ import pytest
 pytest.importorskip("scipy")
 
 from unspool import schedules
-from unspool_studies.bench.plain_adjoint import DeviceStore
+from unspool_studies.bench import gpuzip
+from unspool_studies.bench.options import Plan
+from unspool_studies.bench.plain_adjoint import DeviceStore, PinnedStore
+from unspool_studies.bench.report import Report
 from unspool_studies.bench.wave_problem import Problem, plainly, through_spool
 from unspool_studies.rtm.generated import generated_model
 from unspool_studies.rtm.history import Memory
@@ -72,6 +75,17 @@ class DriverDevice(ShimDevice):
     def fetch(self, array):
         self._driver.synchronize()
         return array.numpy()
+
+    def pinned(self, shape):
+        return np.zeros(shape, np.float32)
+
+    def download(self, array, to):
+        self._driver.synchronize()
+        to[...] = array.numpy()
+
+    def upload(self, array, of):
+        self._driver.synchronize()
+        array.put(of)
 
     def kernel(self, name):
         kernel = super().kernel(name)
@@ -187,3 +201,30 @@ def test_a_state_that_a_kernel_writes_on_is_not_the_one_that_was_saved(driver, k
         readings.close()
         assert {one.digest for one in found} == {wanted}
         assert all(one.down > 0 for one in found)
+
+
+def test_every_cache_makes_the_same_image_on_the_driver_with_and_without_a_spool(driver, kernels):
+    problem = Problem(DriverDevice(kernels, driver), (32, 32, 32), 14)
+    schedule = schedules.Uniform(14, 4)
+    stores = [PinnedStore(problem.device, problem.shape, 2, 4, cached) for cached in (0, 2)]
+    copied = [plainly(problem, schedule, store) for store in stores]
+    assert copied[0].up > copied[1].up and copied[0].down == copied[1].down
+    for states, codec in ((0, None), (2, None), (0, "lossless"), (2, "lossless")):
+        readings = through_spool(problem, schedule, states, newest=False, codec=codec)
+        found = next(readings)
+        readings.close()
+        assert {found.digest} == {one.digest for one in copied}
+        assert (found.costs.device > 0) == (states > 0)
+        if codec is None:
+            assert found.down > 0 and found.costs.host > 0
+        else:
+            assert found.costs.ratio > 1 and found.costs.coding > 0
+
+
+def test_a_table_of_gpuzip_on_the_driver_has_every_row_and_one_image(driver, kernels):
+    made, codecs = partial(schedules.Revolve, 14, 3), (None, "lossless")
+    experiment = gpuzip.Experiment("tiny", (32, 32, 32), 14, made, (0, 2), codecs)
+    device = DriverDevice(kernels, driver)
+    table = gpuzip.table_of(device, experiment, Plan(rounds=1), Report({}))
+    assert len(table.rows) == 1 + 2 + 2 + 4 + 2, table.notes
+    assert {row[-1] for row in table.rows[1:]} == {"same"}

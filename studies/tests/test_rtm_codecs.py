@@ -20,7 +20,11 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
 from unspool_studies.bench import wavefields
+from unspool_studies.bench.error_maps import draw_maps, enlarged
+from unspool_studies.bench.models import GENERATED
+from unspool_studies.bench.rtm_codecs_options import KINDS
 from unspool_studies.rtm.codec import codec_of, is_lossy, name_of_codec
+from unspool_studies.rtm.generated import generated_model
 from unspool_studies.rtm.quality import image_quality
 
 SMALL = ["--shape", "101x61", "--spacing", "15", "--shots", "2", "--steps", "360", "--every", "2"]
@@ -139,6 +143,49 @@ def test_the_benchmark_shows_a_ruined_image_as_such(tmp_path: Path, capsys: Any)
     verdicts = [row for row in rows if row.startswith(("lossless", "range="))]
     assert "same to the eye" in verdicts[0] and "RUINED" in verdicts[2]
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_benchmark_draws_images_and_their_errors(tmp_path: Path, capsys: Any) -> None:
+    maps = tmp_path / "pictures" / "maps"
+    options = ["--image-generated", "salt", "--image-shape", "101x61", "--image-shots", "1"]
+    codecs = ["--image-codecs", "lossless range=1e-4 zfp:rate=4", "--image-maps", str(maps)]
+    assert cli.bench(["--only", "rtm-codecs", *options, *codecs]) == 0
+    assert f"written: 8 pictures in {maps}" in capsys.readouterr().out
+    stems = ("all", "lossless", "range-1e-4", "zfp-rate-4")
+    names = [f"{stem}{ending}" for stem in stems for ending in (".png", ".svg")]
+    assert sorted(file.name for file in maps.iterdir()) == names
+    assert all((maps / name).read_bytes().startswith(b"\x89PNG") for name in names[::2])
+    assert all(b"<svg" in (maps / name).read_bytes() for name in names[1::2])
+
+
+def test_a_difference_is_enlarged_by_the_power_of_ten_that_leaves_it_within_the_scale() -> None:
+    wanted = np.random.default_rng(0).normal(size=(40, 30)).astype(np.float32)
+    assert enlarged(wanted, wanted) == 1
+    for part, times in ((0.03, 10), (3e-4, 1000), (3.0, 1)):
+        assert enlarged(wanted * np.float32(1.0 + part), wanted) == times
+    spike = wanted.copy()
+    spike[3, 4] += 1e-3
+    assert enlarged(spike, wanted) >= 1000
+    spike[3, 4] = np.nan
+    assert enlarged(spike, wanted) == 1
+
+
+def test_pictures_of_ruined_images_and_of_volumes_are_drawn(tmp_path: Path) -> None:
+    model = generated_model(31, 21, 10.0, ny=25)
+    plain = np.random.default_rng(0).normal(size=model.shape).astype(np.float32)
+    lost = plain.copy()
+    lost[3, 12, 5] = np.nan
+    assert len(draw_maps(model, {"none": plain, "abs=1": lost, "dark": 0 * plain}, tmp_path)) == 6
+
+
+def test_a_volume_without_a_gpu_is_refused(tmp_path: Path, capsys: Any) -> None:
+    options = ["--image-shape", "41x31", "--image-extended", "16"]
+    assert cli.bench(["--only", "rtm-codecs", *options]) == 1
+    assert "add --image-gpu" in capsys.readouterr().out
+
+
+def test_the_models_that_are_named_are_those_that_are_made() -> None:
+    assert tuple(GENERATED) == KINDS
 
 
 def test_the_benchmark_compares_approaches(tmp_path: Path, capsys: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("scipy")
 
 from unspool_studies.rtm.errors import MigrationError, ModelFileError
-from unspool_studies.rtm.generated import SALT, WATER, generated_model
-from unspool_studies.rtm.model import Model, smooth, water
+from unspool_studies.rtm.generated import SALT, WATER, generated_model, salt_model
+from unspool_studies.rtm.model import Model, coarser, extended, smooth, water
 from unspool_studies.rtm.modelfile import read_model
 
 MARMOUSI = Path(__file__).parents[3] / "shared" / "data" / "marmousi_vp_x1601_z401.f32"
@@ -144,6 +144,38 @@ def test_the_generated_model_is_the_same_every_time_and_has_what_it_should():
     assert 0.03 < (model.velocity == SALT).mean() < 0.2
     assert len(np.unique(model.velocity[40])) > 10, "layers"
     assert np.abs(np.diff(model.velocity[:, 60])).max() > 50.0, "faults"
+
+
+def test_the_body_of_salt_is_among_layers_and_does_not_reach_the_sides():
+    model, space = salt_model(301, 101), salt_model(61, 41, 20.0, ny=51)
+    assert model.velocity.tobytes() == salt_model(301, 101).velocity.tobytes()
+    assert model.velocity.tobytes() != salt_model(301, 101, seed=8).velocity.tobytes()
+    for one in (model, space):
+        body = one.velocity == SALT
+        assert 0.01 < body.mean() < 0.3
+        assert not (body[0].any() or body[-1].any() or body[..., 0].any() or body[..., -1].any())
+        assert (one.velocity[..., 0] == WATER).all()
+        assert len(np.unique(one.velocity[0])) > 10, "layers"
+    assert not (space.velocity[:, 0] == SALT).any() and not (space.velocity[:, -1] == SALT).any()
+    assert (space.velocity != space.velocity[:, :1]).any()
+
+
+def test_a_section_is_repeated_along_y_and_made_coarser():
+    section = generated_model(41, 31, 10.0)
+    space = extended(section, 9)
+    assert space.shape == (41, 9, 31) and space.spacing == (10.0, 10.0, 10.0)
+    assert (space.velocity == section.velocity[:, None]).all()
+    assert extended(space, 20) is space
+    coarse = coarser(section, 2)
+    assert coarse.shape == (21, 16) and coarse.spacing == (20.0, 20.0)
+    assert (coarse.velocity == section.velocity[::2, ::2]).all()
+    assert coarser(section, 1) is section
+    with pytest.raises(MigrationError, match="too small"):
+        coarser(section, 10)
+    with pytest.raises(MigrationError, match="whole numbers from 1"):
+        coarser(section, 0)
+    with pytest.raises(MigrationError, match="at least one"):
+        extended(section, 0)
 
 
 def test_smoothing_keeps_the_water_and_the_travel_time():

@@ -1,83 +1,44 @@
-"""Part `gpuzip`: the example problem of GPUZIP, with snapshots cached in the device's memory.
+"""Part `gpuzip`: the evaluation of GPUZIP, with states cached in the device's memory and encoded.
 
 GPUZIP (T. J. M. Maltempi, slides: checkpointing with prefetching and compression) migrates in three
-dimensions by Revolve and by zCut: with synchronous copies between device and pinned host memory,
-which are its baseline, and with two to six snapshots cached on the device. Here the same is done
-with the kernels of `unspool-rtm --gpu`: each schedule with nothing kept, with everything in the
-device's memory, with synchronous copies, and through a spool whose device tier holds a few states.
+dimensions by Revolve, zCut and Uniform: with synchronous copies between device and pinned host
+memory, which are its baseline, with two to six states cached on the device, and with lossy codecs.
+Here the same is done with the kernels of `unspool-rtm --gpu`: each schedule with nothing kept, with
+everything in the device's memory, with synchronous copies behind a cache, and through a spool whose
+device tier holds a few states, for each codec. A row that fails or takes too long is a note.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from unspool import schedules
 from unspool.schedules import Schedule
 from unspool.stats import size as size_text
-from unspool_studies.bench.bound import Link, Pace, accesses_of, least_seconds
+from unspool_studies.bench.adjoint_options import Gpuzip
 from unspool_studies.bench.cuda import Cuda
-from unspool_studies.bench.machine import available_memory, fits
-from unspool_studies.bench.measure import Sample
+from unspool_studies.bench.gpuzip_rows import COLUMNS, DIFFERENT, FAILURES, NOTES, Rows, said
+from unspool_studies.bench.models import gradient, in_space
 from unspool_studies.bench.options import Plan
-from unspool_studies.bench.plain_adjoint import DeviceStore, Nowhere, PinnedStore, Store
 from unspool_studies.bench.raw import Links, links
 from unspool_studies.bench.report import Report, Table
-from unspool_studies.bench.tiers import room_for
-from unspool_studies.bench.wave_problem import (
-    LEVELS,
-    Problem,
-    Reading,
-    WrongImageError,
-    plainly,
-    through_spool,
-)
+from unspool_studies.bench.wave_problem import Problem, WrongImageError
 from unspool_studies.rtm.device import CupyDevice, Device
+from unspool_studies.rtm.errors import MigrationError
+from unspool_studies.rtm.model import Model
+from unspool_studies.rtm.modelfile import read_model
 
 __all__ = ["Experiment", "experiments_of", "run", "table_of"]
-
-COLUMNS = (
-    "way",
-    "states on device",
-    "s",
-    "beyond computing s",
-    "bound s",
-    "of bound %",
-    "stall s",
-    "recomputed",
-    "to host GB",
-    "to device GB",
-    "times baseline",
-    "image",
-)
-
-NOTES = (
-    "computing alone: the same steps with nothing saved; beyond: what saves and restores add to it",
-    "synchronous copies, the baseline: to and from pinned memory on the propagator's stream, each "
-    "waited for; stall: what the spool counts",
-    "bound: the least time of the same steps, saves and restores over pinned copies, with perfect "
-    "knowledge and without copies within the device; of bound: what of it is reached",
-    "newest level: a copy that is only reversed holds one time level, all others hold both",
-    "image: whether every bit is that of the first row that keeps its states",
-)
 
 #: What the slides say of 256^3, 300 steps, 6 snapshots, on another machine.
 PUBLISHED = (
     "GPUZIP says of its own example: 2.20 s without a cache, 1.52 s with 6 slots, 1.16 s with "
     "lossy compression, on its machine"
 )
-
-#: What is said of an image.
-SAME, DIFFERENT = "same", "DIFFERENT"
-
-#: Of the device's free memory, so much may be used.
-USABLE = 0.9
 
 
 @dataclass(frozen=True)
@@ -89,7 +50,10 @@ class Experiment:
         shape: cells of a field, with the absorbing layer.
         steps: time steps; each is a step of the schedule.
         schedule: makes the schedule.
-        tiers: how many states the device tier holds, one row each.
+        tiers: how many states the device tier holds, one row each; 0: there is no such tier.
+        codecs: of the spools, one after the other.
+        model: makes the model of so many cells.
+        smoothed: whether it is migrated with a smoothed model, and the direct wave is muted.
         notes: what has to be known besides.
     """
 
@@ -98,35 +62,78 @@ class Experiment:
     steps: int
     schedule: Callable[[], Schedule]
     tiers: tuple[int, ...]
+    codecs: tuple[Any, ...] = (None,)
+    model: Callable[[tuple[int, ...]], Model] = gradient
+    smoothed: bool = False
     notes: tuple[str, ...] = ()
 
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
-    """A table for Revolve and one for zCut.
+    """A table for each model and schedule.
 
     Raises:
-        WrongImageError: one of the ways made another image than the others.
+        MigrationError: a table has no rows; the others are measured all the same.
+        WrongImageError: one of the ways that lose nothing made another image than the others.
     """
+    if plan.gpuzip.maps is not None:
+        # What cannot be written is known before anything is measured.
+        plan.gpuzip.maps.mkdir(parents=True, exist_ok=True)
     device = CupyDevice(plan.device)
     found = links(cuda, plan.checkpoint, plan.rounds)
+    wrong, empty = [], []
     for experiment in experiments_of(plan):
         table = table_of(device, experiment, plan, report, found)
         report.show(table)
-        wrong = [row[0] for row in table.rows if row[-1] == DIFFERENT]
-        if wrong:
-            raise WrongImageError(f"another image than that of the first way: {wrong}")
+        rows = [row[0] for row in table.rows if row[-1] == DIFFERENT]
+        wrong += [f"{experiment.name}: {row}" for row in rows]
+        empty += [] if table.rows else [experiment.name]
         device.give_back()
+    if wrong:
+        raise WrongImageError(f"another image than that of the first way: {', '.join(wrong)}")
+    if empty:
+        raise MigrationError(f"nothing was measured of {', '.join(empty)}: the notes say why")
 
 
-def experiments_of(plan: Plan) -> tuple[Experiment, Experiment]:
-    """What the options ask for."""
-    one = plan.gpuzip
-    revolve = partial(schedules.Revolve, one.steps, one.snapshots)
-    zcut = partial(schedules.ZCut, one.zcut_steps, length=one.zcut_length)
-    return (
-        Experiment("gpuzip-revolve", one.shape, one.steps, revolve, one.tiers, (PUBLISHED,)),
-        Experiment("gpuzip-zcut", one.zcut_shape, one.zcut_steps, zcut, one.zcut_tiers),
+def experiments_of(plan: Plan) -> list[Experiment]:
+    """What the options ask for.
+
+    Raises:
+        MigrationError: no file was given for the model of that name, or it cannot be read.
+    """
+    one, file = plan.gpuzip, None
+    if "file" in one.models:
+        if one.file is None:
+            raise MigrationError("the model file: give its velocities by --gpuzip-file")
+        file = read_model(one.file, one.file_shape, one.file_spacing)
+    return [_experiment(one, model, file, name) for model in one.models for name in one.schedules]
+
+
+def _experiment(one: Gpuzip, model: str, file: Model | None, name: str) -> Experiment:
+    found, plain = _sized(one, name), model == "gradient"
+    return replace(
+        found,
+        name=found.name if plain else f"{found.name}-{model}",
+        codecs=one.codecs,
+        model=partial(in_space, model, file=file),
+        smoothed=not plain,
+        notes=found.notes if plain else (),
     )
+
+
+def _sized(one: Gpuzip, name: str) -> Experiment:
+    """The experiment of a schedule, on a model in which nothing reflects."""
+    if name == "revolve":
+        revolve = partial(schedules.Revolve, one.steps, one.snapshots)
+        sizes = one.shape, one.steps
+        return Experiment("gpuzip-revolve", *sizes, revolve, one.tiers, notes=(PUBLISHED,))
+    sizes = one.zcut_shape, one.zcut_steps
+    zcut = partial(schedules.ZCut, one.zcut_steps, length=one.zcut_length)
+    if name == "zcut":
+        return Experiment("gpuzip-zcut", *sizes, zcut, one.zcut_tiers)
+    # GPUZIP's figures of memory are the same for Uniform and zCut.
+    slots = one.uniform_snapshots or zcut().counts().peak
+    uniform = partial(schedules.Uniform, one.zcut_steps, slots)
+    return Experiment("gpuzip-uniform", *sizes, uniform, one.zcut_tiers)
 
 
 def table_of(
@@ -137,158 +144,49 @@ def table_of(
     found: Links | None = None,
 ) -> Table:
     """One schedule in every way; `found`: the speeds of the link, for the bound."""
-    problem, schedule = Problem(device, experiment.shape, experiment.steps), experiment.schedule()
-    counts = schedule.counts()
-    title = (
-        f"{schedule!r} on fields of {' x '.join(map(str, problem.shape))} cells: "
-        f"{counts.advances:,} steps forward, {counts.saves:,} saves and {counts.restores:,} "
-        f"restores of {size_text(problem.state_bytes)}, at most {counts.peak} kept"
-    )
-    notes = [*NOTES, *experiment.notes]
-    table = report.begin(Table(experiment.name, title, COLUMNS, notes=notes))
-    problem.warm_up()
+    schedule = experiment.schedule()
+    table = report.begin(Table(experiment.name, repr(schedule), COLUMNS, notes=[*NOTES]))
+    try:
+        problem = _problem(device, experiment)
+    except FAILURES as error:
+        table.note(f"left out: {said(error)}")
+        return table
+    table.title = _title(problem, schedule)
+    for note in experiment.notes:
+        table.note(note)
     rates = None
     if found is not None:
         rates = found.rate("down").median * 1e9, found.rate("up").median * 1e9
         table.note("pinned copies: {:.1f} GB/s down, {:.1f} up".format(*(r / 1e9 for r in rates)))
-    _Rows(problem, schedule, plan, table, rates).add_all(experiment.tiers)
+    rows = Rows(problem, schedule, plan, table, rates)
+    rows.add_all(experiment.tiers, experiment.codecs)
+    if plan.gpuzip.maps is not None:
+        _draw(rows, problem.model, plan.gpuzip.maps / experiment.name, table)
     return table
 
 
-class _Rows:
-    """The rows of one table; the plain ones come first, the others are compared with those."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        schedule: Schedule,
-        plan: Plan,
-        table: Table,
-        rates: tuple[float, float] | None,
-    ) -> None:
-        self._problem, self._schedule, self._rates = problem, schedule, rates
-        self._plan, self._table = plan, table
-        self._counts = schedule.counts()
-        self._alone = self._baseline = math.nan
-        self._wanted = ""
-
-    def add_all(self, tiers: Sequence[int]) -> None:
-        """Every way."""
-        found = self._readings(self._each(self._schedule, Nowhere()))
-        self._alone = _seconds(found).median
-        self._add("computing alone", found, image=None)
-        self._synchronous()
-        self._on_device()
-        self._every_step()
-        for newest in (False, True):
-            for states in tiers:
-                self._spool("unspool, newest level" if newest else "unspool", states, newest)
-
-    def _synchronous(self) -> None:
-        name, kept, problem = "synchronous copies", self._counts.peak, self._problem
-        if self._host_holds(name, kept * problem.state_bytes):
-            store = PinnedStore(problem.device, problem.shape, LEVELS, kept)
-            found = self._readings(self._each(self._schedule, store))
-            self._baseline = _seconds(found).median
-            self._compare(name, found)
-
-    def _on_device(self) -> None:
-        name, kept, problem = "all states in device memory", self._counts.peak, self._problem
-        if self._device_holds(name, kept * problem.state_bytes):
-            store = DeviceStore(problem.device, problem.shape, LEVELS, kept)
-            found = self._readings(self._each(self._schedule, store))
-            self._compare(name, found, states=kept)
-
-    def _every_step(self) -> None:
-        """No step twice: the least that there is to compute."""
-        name, problem, steps = "every step in device memory", self._problem, self._counts.steps
-        if self._device_holds(name, steps * problem.state_bytes // LEVELS):
-            store = DeviceStore(problem.device, problem.shape, 1, steps)
-            found = self._readings(self._each(schedules.StoreAll(steps), store, whole=False))
-            self._compare(name, found, states=steps, recomputed=0)
-
-    def _spool(self, name: str, states: int, newest: bool) -> None:
-        size, kept = self._problem.state_bytes, self._counts.peak
-        if not self._device_holds(f"{name}, {states}", room_for(states, size)):
-            return
-        if not self._host_holds(f"{name}, {states}", room_for(kept, size)):
-            return
-        with closing(through_spool(self._problem, self._schedule, states, newest)) as readings:
-            found = self._readings(readings)
-        self._compare(name, found, states=states, bound=self._bound(states, newest))
-
-    def _bound(self, states: int, newest: bool) -> float | None:
-        if self._rates is None:
-            return None
-        counts, size = self._counts, self._problem.state_bytes
-        forward = self._problem.forward_seconds()
-        reverse = max(0.0, self._alone - counts.advances * forward) / counts.steps
-        part = size // LEVELS if newest else size
-        pace = Pace(forward, reverse)
-        accesses, after = accesses_of(self._schedule.actions(), pace, size, part)
-        return least_seconds(accesses, [Link(room_for(states, size), *self._rates)], after=after)
-
-    def _each(self, schedule: Schedule, store: Store, whole: bool = True) -> Iterator[Reading]:
-        while True:
-            yield plainly(self._problem, schedule, store, whole)
-
-    def _readings(self, readings: Iterable[Reading]) -> list[Reading]:
-        """As many as fit into the time that a figure may take, one at least."""
-        found: list[Reading] = []
-        begin = time.perf_counter()
-        for reading in islice(readings, self._plan.rounds):
-            found.append(reading)
-            if time.perf_counter() - begin > self._plan.budget:
-                break
-        return found
-
-    def _compare(self, name: str, found: list[Reading], **figures: Any) -> None:
-        """Adds a row whose image is looked at."""
-        self._wanted = self._wanted or found[0].digest
-        same = all(one.digest == self._wanted for one in found)
-        self._add(name, found, image=SAME if same else DIFFERENT, **figures)
-
-    def _add(
-        self,
-        name: str,
-        found: list[Reading],
-        *,
-        image: str | None,
-        states: int = 0,
-        recomputed: int | None = None,
-        bound: float | None = None,
-    ) -> None:
-        seconds = _seconds(found)
-        stalls = [one.stall for one in found if one.stall is not None]
-        self._table.add(
-            name,
-            states,
-            seconds,
-            seconds.map(lambda one: one - self._alone),
-            bound,
-            None if bound is None else seconds.map(lambda one: 100 * bound / one),
-            Sample.of(stalls) if stalls else None,
-            self._counts.recomputed_steps if recomputed is None else recomputed,
-            found[-1].down / 1e9,
-            found[-1].up / 1e9,
-            self._baseline / seconds.median,
-            image,
-        )
-
-    def _device_holds(self, name: str, count: int) -> bool:
-        self._problem.device.give_back()
-        free = self._problem.device.free_bytes()
-        return count <= USABLE * free or self._left_out(name, count, free, "device")
-
-    def _host_holds(self, name: str, count: int) -> bool:
-        free = available_memory()
-        return fits(count, free) or self._left_out(name, count, free or 0, "host")
-
-    def _left_out(self, name: str, count: int, free: int, where: str) -> bool:
-        wanted, there = size_text(count), size_text(free)
-        self._table.note(f"{name}: left out, it takes {wanted}, and the {where} has {there} free")
-        return False
+def _problem(device: Device, one: Experiment) -> Problem:
+    problem = Problem(device, one.shape, one.steps, one.model, smoothed=one.smoothed)
+    problem.warm_up()
+    return problem
 
 
-def _seconds(found: Iterable[Reading]) -> Sample:
-    return Sample.of(one.seconds for one in found)
+def _title(problem: Problem, schedule: Schedule) -> str:
+    counts, shape = schedule.counts(), " x ".join(map(str, problem.shape))
+    return (
+        f"{schedule!r} on fields of {shape} cells, {problem.model.name}: {counts.advances:,} steps "
+        f"forward, {counts.saves:,} saves and {counts.restores:,} restores of "
+        f"{size_text(problem.state_bytes)}, at most {counts.peak} kept"
+    )
+
+
+def _draw(rows: Rows, model: Model, folder: Path, table: Table) -> None:
+    """Pictures of the images of lossy codecs, where there are some."""
+    if len(rows.images) < 2:
+        return
+    from unspool_studies.bench.error_maps import draw_maps
+
+    try:
+        draw_maps(model, rows.images, folder)
+    except OSError as error:
+        table.note(f"no pictures: {said(error)}")

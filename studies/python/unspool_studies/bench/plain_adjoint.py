@@ -68,6 +68,12 @@ def _state(passes: Passes, whole: bool) -> State:
     return passes.levels() if whole else (passes.now(),)
 
 
+def _copy(to: State, of: State) -> None:
+    """Enqueues copies within the device."""
+    for place, array in zip(to, of, strict=True):
+        place[...] = array
+
+
 class Nowhere:
     """Keeps nothing: what the computing takes alone. What comes out is wrong."""
 
@@ -109,31 +115,58 @@ class DeviceStore(_Slots):
 
     def save(self, step: int, state: State) -> None:
         """Enqueues the copies."""
-        for place, array in zip(self._place(step), state, strict=True):
-            place[...] = array
+        _copy(self._place(step), state)
 
     def restore(self, step: int, state: State) -> None:
         """Enqueues the copies."""
-        for place, array in zip(self._kept[step], state, strict=True):
-            array[...] = place
+        _copy(state, self._kept[step])
 
 
 class PinnedStore(_Slots):
-    """Every state in pinned host memory; a save or restore returns when its copies are done."""
+    """Every state in pinned host memory; a save or restore returns when its copies are done.
 
-    def __init__(self, device: Device, shape: tuple[int, ...], levels: int, slots: int) -> None:
-        pinned = device.pinned
+    With a cache, the states that were used last are on the device as well: a restore of one of
+    them is a copy within the device. That is GPUZIP's cache without its prefetching.
+    """
+
+    def __init__(
+        self, device: Device, shape: tuple[int, ...], levels: int, slots: int, cached: int = 0
+    ) -> None:
+        pinned, zeros = device.pinned, device.zeros
         super().__init__([tuple(pinned(shape) for _ in range(levels)) for _ in range(slots)])
         self._device = device
+        self._idle = [tuple(zeros(shape) for _ in range(levels)) for _ in range(cached)]
+        #: The state that was used last is the last one.
+        self._cached: dict[int, State] = {}
 
     def save(self, step: int, state: State) -> None:
-        """Copies behind what was enqueued, and waits."""
+        """Copies after what was enqueued, and waits."""
         for place, array in zip(self._place(step), state, strict=True):
             self._device.download(array, place)
             self.down += place.nbytes
+        self._cache(step, state)
 
     def restore(self, step: int, state: State) -> None:
-        """Copies, and waits."""
+        """Copies, and waits unless the state is cached."""
+        if (cached := self._cached.pop(step, None)) is not None:
+            self._cached[step] = cached
+            _copy(state, cached)
+            return
         for place, array in zip(self._kept[step], state, strict=True):
             self._device.upload(array, place)
             self.up += place.nbytes
+        self._cache(step, state)
+
+    def discard(self, step: int) -> None:
+        """Lets the next save have the place, and its place on the device."""
+        super().discard(step)
+        if (cached := self._cached.pop(step, None)) is not None:
+            self._idle.append(cached)
+
+    def _cache(self, step: int, state: State) -> None:
+        """Enqueues the copies to the place of the state that was used longest ago."""
+        if not self._idle and self._cached:
+            self._idle.append(self._cached.pop(next(iter(self._cached))))
+        if self._idle:
+            self._cached[step] = self._idle.pop()
+            _copy(self._cached[step], state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,10 +73,13 @@ class Report:
         self._file = file
 
     def begin(self, table: Table) -> Table:
-        """Shows the rows of a table on standard error as they come: some take long."""
+        """Shows the rows of a table on standard error as they come, and writes the file with those
+        so far: some take long.
+        """
 
         def tell(row: str) -> None:
             print(f"  {table.name}: {row}", file=sys.stderr, flush=True)
+            self._write(*self.tables, table)
 
         table.live = tell
         return table
@@ -84,12 +88,12 @@ class Report:
         """Prints a table and writes the file with all tables so far."""
         self.tables.append(table)
         print(f"\n{table}", flush=True)
-        self._write()
+        self._write(*self.tables)
 
-    def _write(self) -> None:
+    def _write(self, *tables: Table) -> None:
         if self._file is None:
             return
-        content = self.about | {"tables": [table.as_dict() for table in self.tables]}
+        content = self.about | {"tables": [table.as_dict() for table in tables]}
         # Replaced as a whole: a run that is ended early leaves a file that can be read.
         write_json(self._file, content, indent=1)
 
@@ -129,7 +133,7 @@ def _is_count(cell: Cell) -> bool:
 
 def _plain(cell: Cell) -> Any:
     if not isinstance(cell, Sample):
-        # JSON has no such number.
-        return None if isinstance(cell, float) and cell != cell else cell
+        # JSON has no such numbers.
+        return None if isinstance(cell, float) and not math.isfinite(cell) else cell
     ends = {"median": cell.median, "low": cell.low, "high": cell.high}
     return ends | {"values": list(cell.values)}

@@ -13,17 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from unspool.stats import size as size_text
+from unspool_studies.bench.models import GENERATED
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.report import Report, Table
 from unspool_studies.bench.rtm_codecs_options import RtmCodecs
 from unspool_studies.rtm.codec import name_of_codec
 from unspool_studies.rtm.device import CupyDevice
-from unspool_studies.rtm.generated import generated_model
+from unspool_studies.rtm.errors import MigrationError
 from unspool_studies.rtm.history import Memory
 from unspool_studies.rtm.image import finish
 from unspool_studies.rtm.job import Job
 from unspool_studies.rtm.job import run as migrate
-from unspool_studies.rtm.model import Floats, smooth
+from unspool_studies.rtm.model import Floats, Model, coarser, extended, smooth
 from unspool_studies.rtm.modelfile import read_model
 from unspool_studies.rtm.pace import Pace
 from unspool_studies.rtm.progress import Silence
@@ -95,6 +96,9 @@ def run(plan: Plan, report: Report) -> None:
     """A table with one row a codec, and a plot where one is wanted."""
     asked = plan.rtm_codecs
     job = job_of(asked)
+    if asked.maps is not None:
+        # What cannot be written is known before anything is migrated.
+        asked.maps.mkdir(parents=True, exist_ok=True)
     timing = job.survey.timing
     title = (
         f"Reverse time migration, {'x'.join(map(str, job.model.shape))} cells, "
@@ -109,15 +113,22 @@ def run(plan: Plan, report: Report) -> None:
 
         draw(trials, asked.plot)
         print(f"written: {asked.plot}")
+    if asked.maps is not None:
+        from unspool_studies.bench.error_maps import draw_maps
+
+        found = draw_maps(job.model, {trial.name: trial.image for trial in trials}, asked.maps)
+        print(f"written: {len(found)} pictures in {asked.maps}")
 
 
 def job_of(asked: RtmCodecs) -> Job:
-    """What is migrated, with its history as it is."""
-    if asked.model is not None:
-        model = read_model(asked.model, asked.shape, asked.spacing, "auto")
-    else:
-        nx, nz = (asked.shape or (301, 151))[:2]
-        model = generated_model(nx, nz, (asked.spacing or (10.0,))[0])
+    """What is migrated, with its history as it is.
+
+    Raises:
+        MigrationError: the model is in space, and no GPU computes.
+    """
+    model = _model(asked)
+    if model.in_space and not asked.gpu:
+        raise MigrationError("in three dimensions a GPU computes: add --image-gpu")
     survey = plan_survey(
         model, shots=asked.shots, frequency=asked.frequency, steps=None, time=None, every=None
     )
@@ -127,6 +138,17 @@ def job_of(asked: RtmCodecs) -> Job:
     job = Job(model, background, survey, 40, 0, memory, device)
     choice = Choice(asked.schedule, asked.snapshots, None, None)
     return replace(job, schedule=choice.schedule(survey.timing.saves, Pace(job)))
+
+
+def _model(asked: RtmCodecs) -> Model:
+    if asked.model is not None:
+        model = read_model(asked.model, asked.shape, asked.spacing)
+    else:
+        nx, *ny, nz = asked.shape or (301, 151)
+        spacing = (asked.spacing or (10.0,))[0]
+        model = GENERATED[asked.generated](nx, nz, spacing, ny=ny[0] if ny else None)
+    model = coarser(model, asked.coarser)
+    return model if asked.extended is None else extended(model, asked.extended)
 
 
 def trials_of(job: Job, codecs: Sequence[Any], table: Table) -> list[Trial]:

@@ -21,6 +21,9 @@ CODECS = (
     "zfp:rate=2 zfp:rate=4 zfp:rate=8 zfp:rate=16"
 )
 
+#: Models that are generated.
+KINDS = ("layers", "salt")
+
 
 @dataclass(frozen=True)
 class RtmCodecs:
@@ -28,8 +31,11 @@ class RtmCodecs:
 
     Attributes:
         model: a file of velocities; None: one is generated.
+        generated: which one: one of `KINDS`.
         shape: cells of a raw file or of the generated model.
         spacing: metres between cells.
+        coarser: every so many cells of the model are taken, along each axis.
+        extended: cells along y over which a section is repeated; None: it stays one.
         shots: to migrate.
         frequency: of the source in Hz; None: what the grid carries.
         schedule: which states are kept.
@@ -40,11 +46,15 @@ class RtmCodecs:
         directory: of the disk tier.
         gpu: compute on a GPU.
         plot: a file for the plot.
+        maps: a folder for pictures of images and their errors.
     """
 
     model: Path | None = None
+    generated: str = "layers"
     shape: tuple[int, ...] | None = None
     spacing: tuple[float, ...] | None = None
+    coarser: int = 1
+    extended: int | None = None
     shots: int = 2
     frequency: float | None = None
     schedule: str = "all"
@@ -55,6 +65,7 @@ class RtmCodecs:
     directory: Path = Path(tempfile.gettempdir())
     gpu: bool = False
     plot: Path | None = None
+    maps: Path | None = None
 
 
 def add_rtm_codecs_options(parser: argparse.ArgumentParser) -> None:
@@ -66,8 +77,12 @@ def add_rtm_codecs_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
 
     add("--image-model", Path, "FILE", "velocities, as unspool-rtm reads them (generated)")
-    add("--image-shape", counts_of_cells, "NXxNZ", "of a raw file or the generated model (301x151)")
+    add("--image-generated", _generated, "NAME", f"model: {', '.join(KINDS)} (layers)")
+    text = "of a raw file or the generated model (301x151)"
+    add("--image-shape", counts_of_cells, "NXx[NYx]NZ", text)
     add("--image-spacing", lengths, "D", "metres between cells (10)")
+    add("--image-coarser", count_of, "K", "take every K-th cell of the model (1)")
+    add("--image-extended", count_of, "NY", "repeat a section over so many cells along y")
     add("--image-shots", count_of, "N", "(2)")
     add("--image-frequency", float, "HZ", "of the source (what the grid carries)")
     add("--image-schedule", str, "NAME", "which states are kept (all)")
@@ -76,6 +91,7 @@ def add_rtm_codecs_options(parser: argparse.ArgumentParser) -> None:
     add("--image-device", str, "SIZE", "the device tier (4MiB)")
     add("--image-host", str, "SIZE", "the host tier (2GiB)")
     add("--image-plot", Path, "FILE", "draw error against ratio there (PNG or SVG)")
+    add("--image-maps", Path, "DIRECTORY", "draw images and their errors there (PNG and SVG)")
     group.add_argument(
         "--image-gpu",
         dest="rtm_codecs_gpu",
@@ -83,6 +99,13 @@ def add_rtm_codecs_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="compute on one",
     )
+
+
+def _generated(text: str) -> str:
+    if text not in KINDS:
+        reason = f"there is no model {text!r}: choose from {', '.join(KINDS)}"
+        raise argparse.ArgumentTypeError(reason)
+    return text
 
 
 def _codecs(text: str) -> tuple[Any, ...]:

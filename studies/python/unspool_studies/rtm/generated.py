@@ -1,4 +1,4 @@
-"""The model that is migrated when no file is given: layers, faults and a body of salt."""
+"""Models that are migrated when no file is given: layers, faults and bodies of salt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from unspool_studies.rtm.model import Model
 
-__all__ = ["generated_model"]
+__all__ = ["generated_model", "salt_model"]
 
 Grid = NDArray[np.float64]
 
@@ -15,6 +15,12 @@ WATER, SALT = 1500.0, 4480.0
 #: In space: how far structures move along x from one side to the other, and half the salt's width
 #: along y, as parts of the extent.
 OBLIQUE, WIDTH = 0.1, 0.15
+#: Of the body among layers: where its middle is and how far it reaches, as parts of the extent
+#: along x, y and z; and how many waves make its surface irregular, each of them by how much.
+MIDDLE, REACH = (0.5, 0.0, 0.48), (0.26, 0.26, 0.2)
+WAVES, ROUGHNESS = 24, 0.07
+#: Where the sea ends above that body, as a part of the depth.
+FLOOR = 0.1
 
 
 def generated_model(
@@ -41,6 +47,36 @@ def generated_model(
     velocity = np.where(z < floor, WATER, velocity).astype(np.float32)
     name = f"generated, seed {seed}"
     return Model(np.ascontiguousarray(velocity), (spacing,) * velocity.ndim, name)
+
+
+def salt_model(
+    nx: int = 1201, nz: int = 401, spacing: float = 7.5, seed: int = 11, ny: int | None = None
+) -> Model:
+    """Gently dipping layers under a flat sea floor, and among them a fast body with an irregular
+    surface that does not reach the sides.
+
+    The arguments are those of `generated_model`.
+    """
+    random = np.random.default_rng(seed)
+    x, y, z = _axes(nx, ny, nz)
+    laid = z + 0.06 * x - 0.04 * y + 0.015 * np.sin(2 * np.pi * (x + y))
+    velocity = _layers(random, laid, z)
+    velocity = np.where(_body(random, x, y, z), SALT, velocity)
+    velocity = np.where(z < FLOOR, WATER, velocity).astype(np.float32)
+    name = f"a body of salt, seed {seed}"
+    return Model(np.ascontiguousarray(velocity), (spacing,) * velocity.ndim, name)
+
+
+def _body(random: np.random.Generator, x: Grid, y: Grid, z: Grid) -> NDArray[np.bool_]:
+    """An ellipsoid whose radius plane waves in random directions change from place to place."""
+    away = [(at - c) / r for at, c, r in zip((x, y, z), MIDDLE, REACH, strict=True)]
+    radius: Grid = np.ones((1, 1))
+    for _ in range(WAVES):
+        numbers, phase = random.uniform(-6.0, 6.0, size=3), random.uniform(0.0, 2 * np.pi)
+        turns = sum(number * at for number, at in zip(numbers, away, strict=True))
+        radius = radius + ROUGHNESS * np.cos(turns + phase)
+    square: Grid = away[0] ** 2 + away[1] ** 2 + away[2] ** 2
+    return square < radius**2
 
 
 def _axes(nx: int, ny: int | None, nz: int) -> tuple[Grid, Grid, Grid]:

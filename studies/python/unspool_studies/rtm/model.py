@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 from unspool_studies.rtm.errors import MigrationError
 
-__all__ = ["Floats", "Model", "smooth", "water"]
+__all__ = ["Floats", "Model", "coarser", "extended", "smooth", "water"]
 
 Floats = NDArray[np.float32]
 
@@ -90,6 +90,31 @@ def water(model: Model) -> NDArray[np.bool_]:
     wet = (surface > WATER_SPEEDS[0]) & (surface < WATER_SPEEDS[1])
     same = np.abs(model.velocity - surface) <= WATER_TOLERANCE * surface
     return np.logical_and.accumulate(wet & same, axis=-1)
+
+
+def coarser(model: Model, every: int) -> Model:
+    """Every `every`-th cell of a model along each axis, the first ones included."""
+    if every < 1:
+        raise MigrationError(f"every {every}th cell of a model: whole numbers from 1 are needed")
+    if every == 1:
+        return model
+    velocity = np.ascontiguousarray(model.velocity[(slice(None, None, every),) * len(model.shape)])
+    spacing = tuple(every * step for step in model.spacing)
+    return Model(velocity, spacing, f"{model.name}, 1 in {every} cells", model.notes)
+
+
+def extended(model: Model, count: int) -> Model:
+    """A section of shape (x, z) repeated along y: `count` cells, as far apart as along x.
+
+    A model in space is given back as it is.
+    """
+    if model.in_space:
+        return model
+    if count < 1:
+        raise MigrationError(f"a section extended over {count} cells: at least one is needed")
+    (dx, dz), (nx, nz) = model.spacing, model.shape
+    velocity = np.ascontiguousarray(np.broadcast_to(model.velocity[:, None], (nx, count, nz)))
+    return Model(velocity, (dx, dx, dz), f"{model.name}, extended in y", model.notes)
 
 
 def smooth(model: Model, length: float) -> Model:
