@@ -158,7 +158,7 @@ def host_memory_needed(part: str, plan: Plan) -> int:
         "raw": plan.raw_buffer,
         "sweep": plan.host_tier or plan.history,
         "start": max(plan.arenas),
-        "shot": plan.shot_checkpoints * plan.checkpoint,
+        "shot": max(plan.shot_checkpoints) * plan.checkpoint * max(plan.shot_processes),
         "node": plan.share,
         "orders": plan.orders_history,
     }.get(part, 0)
