@@ -22,7 +22,7 @@ from unspool_studies.bench.layout import layout_of
 from unspool_studies.bench.mapped import MappedMemory
 from unspool_studies.bench.prepare import DEVICE_STRATEGIES, STRATEGIES, Host, Strategy
 from unspool_studies.bench.shot import Blocked, Shot, run_spool, run_strategy
-from unspool_studies.bench.shot_process import SPOOL, Task, work
+from unspool_studies.bench.shot_process import SPOOL, Task, small, work
 from unspool_studies.bench.sizes import shot_sizes
 
 from fake_cuda import FakeCuda
@@ -231,14 +231,16 @@ def test_there_is_a_table_for_each_history_number_of_processes_and_interval(tmp_
     trace = tmp_path / "trace.txt"
     trace.write_text("".join(f"{size} {size // 2}\n" for size in UNEVEN))
     kinds = f"--shot-sizes=variable,{trace}"
-    axes = ("--shot-checkpoints=6,8", "--shot-processes=2,3", "--shot-intervals=0,1")
+    axes = ("--shot-checkpoints=6,8", "--shot-processes=2,3")
+    asked = plan(kinds, *axes, "--shot-intervals=0,1")
+    assert len(set(paper._settings(asked))) == (2 + 1) * 2 * 2
     tables = tables_of(kinds, *axes, "--strategies=direct")
-    assert len(tables) == (2 + 1) * 2 * 2
+    assert len(tables) == (2 + 1) * 2
     for table in tables:
         left_out = "3 process" in table.title
         assert len(table.rows) == (0 if left_out else 1), table.notes
         assert any("need as many GPUs, here are 2" in note for note in table.notes) == left_out
-    assert sum("12 checkpoints" in table.title for table in tables) == 4
+    assert sum("12 checkpoints" in table.title for table in tables) == 2
 
 
 def test_a_history_that_fits_the_device_tier_is_compared_there():
@@ -289,6 +291,15 @@ def test_a_shot_that_takes_too_long_is_ended(monkeypatch):
 def test_several_processes_give_their_mean_and_the_last_that_was_ready():
     said = [Blocked(1.0, 2.0, 3.0, 4.0, 5.0, 1), Blocked(3.0, 4.0, 5.0, 6.0, None, 2)]
     assert paper._together(said) == Blocked(2.0, 3.0, 4.0, 5.0, 5.0, 3)
+
+
+@pytest.mark.parametrize("cache", [6 * MIB, 40 * MIB])
+def test_a_small_shot_comes_first_and_is_of_the_same_kind(cache):
+    one = shot_of(cache=cache)
+    assert small(one).total < one.total
+    assert small(one).fits == one.fits
+    strategies = DEVICE_STRATEGIES if one.fits else STRATEGIES
+    assert all(run_strategy(FakeCuda(), small(one), way).wrong == 0 for way in strategies)
 
 
 def test_a_process_does_nothing_but_shots():

@@ -1,7 +1,8 @@
 """One process of a shot: `python -m unspool_studies.bench.shot_process TASK`.
 
-It says `ready` when its context is made, and then does a shot for each line `shot` that it is told.
-After each it says for how long it was blocked, as one line of JSON. It ends when its input does.
+It does a small shot first: what a process does only once, as loading code, belongs to no way. Then
+it says `ready`, and does a shot for each line `shot` that it is told. After each it says for how
+long it was blocked, as one line of JSON. It ends when its input does.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.prepare import DEVICE_STRATEGIES, STRATEGIES
-from unspool_studies.bench.shot import Shot, run_spool, run_strategy
+from unspool_studies.bench.shot import Blocked, Shot, run_spool, run_strategy
 from unspool_studies.bench.sizes import shot_sizes
 
-__all__ = ["SPOOL", "Task", "serve", "work"]
+__all__ = ["SPOOL", "Task", "serve", "small", "work"]
 
 #: The way that is no strategy of the paper.
 SPOOL = "unspool"
+
+#: Bytes of a checkpoint of a small shot.
+SMALL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +71,31 @@ def work(
 ) -> None:
     """Does a shot for each phase, and says what came out."""
     shot = task.shot()
-    strategies = {one.name: one for one in (*STRATEGIES, *DEVICE_STRATEGIES)}
     for phase in phases:
         if phase != "shot":
             raise ValueError(f"there is no phase {phase!r}")
-        if task.way == SPOOL:
-            say(asdict(run_spool(cuda, shot)))
-        else:
-            say(asdict(run_strategy(cuda, shot, strategies[task.way])))
+        say(asdict(_run(cuda, task.way, shot)))
+
+
+def _run(cuda: Cuda, way: str, shot: Shot) -> Blocked:
+    if way == SPOOL:
+        return run_spool(cuda, shot)
+    strategies = {one.name: one for one in (*STRATEGIES, *DEVICE_STRATEGIES)}
+    return run_strategy(cuda, shot, strategies[way])
+
+
+def small(shot: Shot) -> Shot:
+    """One with few and small checkpoints, which fit into the device tier if those of `shot` do."""
+    count = 4
+    cache = SMALL * (count if shot.fits else count // 2)
+    return replace(shot, sizes=(SMALL,) * count, cache=cache, interval=0.0)
 
 
 def serve(cuda_of: Callable[[int], Cuda], text: str) -> None:
     """Works for the process that started this one, on a device that is made here."""
     task = Task(**json.loads(text))
     cuda = cuda_of(task.ordinal)
+    _run(cuda, task.way, small(task.shot()))
     print("ready", flush=True)
     lines = (line.strip() for line in iter(sys.stdin.readline, ""))
     work(cuda, task, lines, lambda found: print(json.dumps(found), flush=True))
