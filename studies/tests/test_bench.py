@@ -218,10 +218,11 @@ def test_a_table_that_was_begun_is_in_the_file_with_its_rows_so_far(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path, capsys):
     file = tmp_path / "nowhere" / "figures.json"
-    assert cli.bench(["--only", "memory", "--json", str(file)]) == 2
-    shown = capsys.readouterr()
-    assert "no such directory" in shown.err
-    assert shown.out == ""
+    for option in ("--json", "--shot-plot"):
+        assert cli.bench(["--only", "memory", option, str(file)]) == 2
+        shown = capsys.readouterr()
+        assert "no such directory" in shown.err
+        assert shown.out == ""
 
 
 def test_a_row_with_too_few_cells_is_refused():

@@ -107,14 +107,17 @@ class Row:
 
 def selected(strategies: Iterable[Strategy], plan: Plan, processes: int = 1) -> list[Strategy]:
     """Those whose names contain one of the words that were given. Without words: all, the slow
-    ones only when everything is asked for. One process alone has nobody to register in parallel
-    with.
+    ones only when everything is asked for.
     """
-    words = plan.strategies
-    found = [one for one in strategies if processes > 1 or not one.parallel]
+    words, found = plan.strategies, _possible(strategies, processes)
     if not words:
         return [one for one in found if plan.everything or not one.slow]
     return [one for one in found if any(word in one.name for word in words)]
+
+
+def _possible(strategies: Iterable[Strategy], processes: int) -> list[Strategy]:
+    """One process alone has nobody to register in parallel with."""
+    return [one for one in strategies if processes > 1 or not one.parallel]
 
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
@@ -161,10 +164,11 @@ def _measured(cuda: Cuda, plan: Plan, setting: Setting, table: Table, warmth: Wa
         table.note(f"left out: it needs {size_text(needed)} of host memory, {free} are free")
         return []
     strategies = DEVICE_STRATEGIES if alone else STRATEGIES
-    left_out = [one.name for one in strategies if one.slow]
-    if left_out and not plan.strategies and not plan.everything:
+    chosen = selected(strategies, plan, processes)
+    left_out = [one.name for one in _possible(strategies, processes) if one not in chosen]
+    if left_out and not plan.strategies:
         table.note(f"with --everything only: {', '.join(left_out)}")
-    ways = [one.name for one in selected(strategies, plan, processes)]
+    ways = [one.name for one in chosen]
     if not plan.strategies or SPOOL in plan.strategies:
         ways.append(SPOOL)
     rows: list[Row] = []

@@ -9,10 +9,15 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from unspool_studies.bench.paper import Row
+from unspool_studies.bench.prepare import DEVICE_STRATEGIES, STRATEGIES
 from unspool_studies.bench.shot import Blocked
+from unspool_studies.bench.shot_process import SPOOL
 from unspool_studies.files import whole
 
 __all__ = ["draw"]
+
+#: All ways, in the order of their bars.
+WAYS = [one.name for one in (*STRATEGIES, *DEVICE_STRATEGIES)] + [SPOOL]
 
 #: The paper's two measures (section V-C).
 PANELS: tuple[tuple[str, Callable[[Blocked], float]], ...] = (
@@ -28,7 +33,8 @@ def draw(rows: Sequence[Row], file: Path) -> list[Path]:
     reading as a line.
     """
     groups = list(dict.fromkeys(map(_group, rows)))
-    ways = list(dict.fromkeys(_way(row, rows) for row in rows))
+    in_order = sorted(rows, key=lambda row: WAYS.index(row.way))
+    ways = list(dict.fromkeys(_way(row, rows) for row in in_order))
     width = max(8.0, 2.0 + 0.16 * len(groups) * (len(ways) + 2))
     figure = Figure(figsize=(width, 7.0), layout="constrained")
     for axes, (title, measure) in zip(figure.subplots(2, 1), PANELS, strict=True):
