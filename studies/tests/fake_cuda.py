@@ -21,16 +21,31 @@ class FakeStream:
         self.ptr, self.now = number, 0.0
 
 
+class FakeMapped:
+    """Memory that is backed piece by piece."""
+
+    def __init__(self, cuda, count, piece):
+        self._cuda, self.count, self._piece = cuda, count, piece
+        self.address, self.mapped = cuda.malloc(count), 0
+
+    def grow(self):
+        piece = min(self._piece, self.count - self.mapped)
+        self.mapped += piece
+        return piece > 0
+
+    def close(self):
+        self._cuda.free(self.address)
+
+
 class FakeCuda:
     """One device."""
 
-    ordinal = 0
     name = "a device in plain memory"
     #: A spool of the CPU: there is no device that it could use.
     spool_options = {"on": "cpu"}  # noqa: RUF012
 
-    def __init__(self):
-        self._lock = threading.Lock()
+    def __init__(self, ordinal=0):
+        self.ordinal, self._lock = ordinal, threading.Lock()
         self._memory, self._registered, self._events = {}, {}, {}
         self._numbers = itertools.count(1)
         self.copied = 0
@@ -42,6 +57,9 @@ class FakeCuda:
 
     def enter(self):
         pass
+
+    def devices(self):
+        return 2
 
     def free_memory(self):
         return 1 << 30
@@ -57,6 +75,9 @@ class FakeCuda:
             del self._memory[address]
 
     host_alloc, free_host = malloc, free
+
+    def mapped(self, count, piece, host):
+        return FakeMapped(self, count, min(piece, 1 << 20))
 
     def register(self, address, count):
         with self._lock:
@@ -111,8 +132,7 @@ class FakeCuda:
     def up(self, device, host, count, stream):
         self.down(device, host, count, stream)
 
-    def within(self, to, source, count, stream):
-        self.down(to, source, count, stream)
+    between = within = down
 
     def fill(self, address, value, count, stream):
         ctypes.memset(address, value, count)

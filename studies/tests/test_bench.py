@@ -15,9 +15,9 @@ from unspool_studies.bench import (
     child,
     command,
     copies,
+    machine,
     node,
     options,
-    paper,
     raw,
     report,
     start,
@@ -34,8 +34,8 @@ from unspool_studies.bench.measure import (
     share,
 )
 from unspool_studies.bench.memory import HUGE_PAGE, Mapping, in_parallel, write_all, write_pages
-from unspool_studies.bench.prepare import STRATEGIES, Toucher
-from unspool_studies.bench.shot import Shot, run_spool, run_strategy
+from unspool_studies.bench.prepare import Toucher
+from unspool_studies.bench.processes import ProcessError
 
 from fake_cuda import FakeCuda
 
@@ -52,7 +52,6 @@ TINY = [
     "--arenas=64MiB,1000TiB",
     "--raw-buffer=8MiB",
     "--shot-checkpoints=10",
-    "--shot-intervals=0",
     "--rounds=2",
     "--touch-threads=2",
     "--disk-history=8MiB",
@@ -220,10 +219,11 @@ def test_rows_of_a_table_that_is_not_done_are_in_the_file(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path, capsys):
     file = tmp_path / "nowhere" / "figures.json"
-    assert cli.bench(["--only", "memory", "--json", str(file)]) == 2
-    shown = capsys.readouterr()
-    assert "no such directory" in shown.err
-    assert shown.out == ""
+    for option in ("--json", "--shot-plot"):
+        assert cli.bench(["--only", "memory", option, str(file)]) == 2
+        shown = capsys.readouterr()
+        assert "no such directory" in shown.err
+        assert shown.out == ""
 
 
 def test_a_row_with_too_few_cells_is_refused():
@@ -359,6 +359,13 @@ def test_arenas_that_do_not_fit_are_named_with_the_reason():
     assert set(column(table, "arena")) == {"64.00 MiB"}
     assert len(table.rows) == 2 + len(start.WAYS)
     assert any(note.startswith("1000.00 TiB: left out") for note in table.notes)
+    assert set(column(table, "memory")) == {machine.TOUCHED}
+
+
+def test_a_start_with_cold_memory_stands_apart():
+    table = tables_of("start", "--warm=0")["start"]
+    assert column(table, "memory") == [machine.FIRST] + [machine.USED] * (2 + len(start.WAYS))
+    assert column(table, "longest ms")[0] is None
 
 
 def test_the_figures_of_a_start_count_from_their_own_beginning():
@@ -370,40 +377,6 @@ def test_the_figures_of_a_start_count_from_their_own_beginning():
     assert (held, longest) == (500.0, 250.0)
     unknown = start.cells_of(1, [start.Start(0.5, None, None)], beside.HeldUp(0, 0.0, 0.0))
     assert unknown[1:4] == [None, None, None]
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.name)
-def test_every_strategy_brings_every_checkpoint_back(strategy):
-    device = FakeCuda()
-    shot = Shot(
-        checkpoints=9, size=3 * HUGE_PAGE, cache=9 * HUGE_PAGE, interval=0.0, touch_threads=2
-    )
-    blocked = run_strategy(device, shot, strategy)
-    assert blocked.wrong == 0
-    assert blocked.registered is not None
-    assert blocked.checkpointing == blocked.start + blocked.saves
-    assert blocked.total == blocked.checkpointing + blocked.restores
-    assert blocked.forward >= blocked.checkpointing
-    assert device.leaked == 0
-
-
-def test_a_shot_goes_through_a_spool_as_well():
-    device = FakeCuda()
-    shot = Shot(checkpoints=9, size=MIB, cache=3 * MIB, interval=0.0, touch_threads=2)
-    assert run_spool(device, shot).wrong == 0
-    assert device.leaked == 0
-
-
-def test_strategies_are_chosen_by_words_of_their_names():
-    chosen = paper.selected(STRATEGIES, plan("--strategies", "pin,memset"))
-    assert [one.name for one in chosen] == ["direct pin", "incremental memset, 4 KiB"]
-    usual, all_of_them = (
-        paper.selected(STRATEGIES, plan(*more)) for more in ([], ["--everything"])
-    )
-    assert list(all_of_them) == list(STRATEGIES)
-    assert set(all_of_them) - set(usual) == {one for one in STRATEGIES if one.slow}
-    table = tables_of("shot", "--strategies=pin,unspool")["shot"]
-    assert column(table, "way") == ["direct pin", "unspool"]
 
 
 @pytest.mark.parametrize("part", options.DEFAULT_PLAIN_PARTS)
@@ -430,6 +403,7 @@ def test_a_part_that_fails_is_named_and_the_next_one_still_runs(tmp_path, capsys
 def test_host_memory_is_warmed_as_far_as_the_parts_use_it():
     asked = plan(*TINY)
     assert command.host_memory_needed("shot", asked) == 10 * MIB
+    assert command.host_memory_needed("shot", plan(*TINY, "--shot-processes=1,4")) == 40 * MIB
     assert command.host_memory_needed("copies", asked) == 0
     device, collected = FakeCuda(), report.Report({})
     assert command.run_parts(["copies"], plan(*TINY, "--warm=4MiB"), device, collected)
@@ -439,10 +413,11 @@ def test_host_memory_is_warmed_as_far_as_the_parts_use_it():
 def test_memory_is_touched_before_a_reading_unless_that_is_not_wanted():
     warmth = Warmth(threads=2)
     assert "may have been cold" in str(warmth)
-    warmth.bring(4 * MIB)
+    assert warmth.bring(4 * MIB) == machine.TOUCHED
     assert "touched and freed: at" in str(warmth)
     cold = Warmth(threads=2, warm=False)
-    cold.bring(4 * MIB)
+    found = [cold.bring(count * MIB) for count in (4, 4, 2, 8)]
+    assert found == [machine.FIRST, machine.USED, machine.USED, machine.FIRST]
     assert "may have been cold" in str(cold)
 
 
@@ -476,9 +451,9 @@ def test_processes_begin_together_and_say_what_they_measured(way):
 
 def test_a_process_that_fails_is_told_with_its_last_words():
     code = "print('ready', flush=True); input(); raise SystemExit('no memory left')"
-    with pytest.raises(node.NodeError, match="failed with 1: no memory left"):
+    with pytest.raises(ProcessError, match="failed with 1: no memory left"):
         node.together(2, [sys.executable, "-c", code], {})
-    with pytest.raises(node.NodeError, match="'hello' instead of being ready"):
+    with pytest.raises(ProcessError, match="'hello' instead of being ready"):
         node.together(1, [sys.executable, "-c", "print('hello')"], {})
 
 

@@ -2,14 +2,15 @@
 stays within its share of the device. Nothing is asserted about time."""
 
 import argparse
-import ctypes
 
 import pytest
 from unspool_studies import words
 from unspool_studies.bench import command, experiment, options, orders, report, unified
 from unspool_studies.bench.managed import NotManaged
+from unspool_studies.bench.sizes import sizes_of
 
 from fake_cuda import FakeCuda
+from fake_managed import FakeManaged
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -21,53 +22,6 @@ TINY = [
     "--orders-host=6MiB",
     "--orders-compute=1",
 ]
-
-
-class FakeManaged:
-    """Unified memory in plain memory: what is enqueued takes effect at once."""
-
-    def __init__(self, cuda):
-        self._cuda = cuda
-        self._here, self._range, self.peak = {}, (0, 0), 0
-        self.made.append(self)
-
-    made: list["FakeManaged"] = []  # noqa: RUF012
-
-    def allocate(self, count):
-        if count > self._cuda.free_memory():
-            raise NotManaged("more than is free")
-        address = self._cuda.malloc(count)
-        self._range = (address, address + count)
-        return address
-
-    def free(self, address):
-        self._cuda.free(address)
-
-    def copy(self, to, source, count, stream):
-        ctypes.memmove(to, source, count)
-        for place in (to, source):
-            if self._range[0] <= place < self._range[1]:
-                self._bring(place, count)
-
-    def wait_for(self, stream, event):
-        self._cuda.wait_event(event)
-
-    def to_device(self, address, count, stream):
-        self._bring(address, count)
-
-    def to_host(self, address, count, stream):
-        assert self._here.pop(address) == count
-
-    def discard(self, address, count, stream):
-        assert self._here.pop(address) == count
-        ctypes.memset(address, 0xEE, count)
-
-    def read_in_place(self, address, count):
-        assert address not in self._here
-
-    def _bring(self, address, count):
-        self._here[address] = count
-        self.peak = max(self.peak, sum(self._here.values()))
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +91,7 @@ def test_the_disk_receives_what_no_memory_holds(tmp_path):
 @pytest.mark.parametrize("kind", words.SIZES)
 @pytest.mark.parametrize("order", words.ORDERS)
 def test_unified_memory_stays_within_its_share_of_the_device(way, kind, order, managed, tmp_path):
-    sizes = experiment.sizes_of(kind, 24 * MIB, MIB)
+    sizes = sizes_of(kind, 24 * MIB, MIB)
     versions = experiment.order_of(order, len(sizes))
     one = experiment.Experiment(sizes, versions, 9 * MIB, MIB, tmp_path, 0.0)
     outcome = orders.through_unified(FakeCuda(), one, way)
@@ -147,7 +101,7 @@ def test_unified_memory_stays_within_its_share_of_the_device(way, kind, order, m
 
 
 def test_unified_memory_is_refused_when_the_card_has_less_free(tmp_path):
-    sizes = experiment.sizes_of("uniform", 24 * MIB, MIB)
+    sizes = sizes_of("uniform", 24 * MIB, MIB)
     one = experiment.Experiment(sizes, range(24), 9 * MIB, MIB, tmp_path, 0.0)
     device = FakeCuda()
     device.free_memory = lambda: 23 * MIB
@@ -173,8 +127,8 @@ def test_orders_for_which_no_time_is_left_are_named():
 
 
 def test_sizes_and_orders_are_the_same_in_every_run():
-    variable = experiment.sizes_of("variable", 48 * MIB, MIB)
-    assert variable == experiment.sizes_of("variable", 48 * MIB, MIB)
+    variable = sizes_of("variable", 48 * MIB, MIB)
+    assert variable == sizes_of("variable", 48 * MIB, MIB)
     assert len(variable) == 48
     assert sum(variable) == pytest.approx(48 * MIB, rel=0.01)
     assert min(variable) < 0.3 * MIB < 1.2 * MIB < max(variable)

@@ -98,8 +98,9 @@ def run_command(options: argparse.Namespace) -> int:
         BenchError: a part needs a GPU and there is none, or the file cannot be written.
     """
     plan = plan_of(options)
-    if options.json is not None and not options.json.absolute().parent.is_dir():
-        raise BenchError(f"{options.json} cannot be written: there is no such directory")
+    for file in (options.json, plan.shot_plot):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise BenchError(f"{file} cannot be written: there is no such directory")
     try:
         cuda, why = Cuda(plan.device), ""
     except NoCuda as error:
@@ -166,7 +167,7 @@ def host_memory_needed(part: str, plan: Plan) -> int:
         "raw": plan.raw_buffer,
         "sweep": plan.host_tier or plan.history,
         "start": max(plan.arenas),
-        "shot": plan.shot_checkpoints * plan.checkpoint,
+        "shot": max(plan.shot_checkpoints) * plan.checkpoint * max(plan.shot_processes),
         "node": plan.share,
         "orders": plan.orders_history,
     }.get(part, 0)

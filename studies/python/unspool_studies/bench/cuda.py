@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from unspool_studies.bench.mapped import MappedMemory
+
 __all__ = ["Cuda", "NoCuda", "Stream"]
 
 #: Waits `nanoseconds` on one thread of the device, by the device's own nanosecond clock.
@@ -71,6 +73,10 @@ class Cuda:
         """The options that put a spool's tiers onto this device."""
         return {"on": f"cuda:{self.ordinal}"}
 
+    def devices(self) -> int:
+        """How many devices this machine has."""
+        return int(self._runtime.getDeviceCount())
+
     def free_memory(self) -> int:
         """Bytes of device memory that are free."""
         return int(self._runtime.memGetInfo()[0])
@@ -100,6 +106,10 @@ class Cuda:
     def unregister(self, address: int) -> None:
         """Undoes `register`; needs the address that was registered."""
         self._runtime.hostUnregister(address)
+
+    def mapped(self, count: int, piece: int, host: bool) -> MappedMemory:
+        """Memory that is backed piece by piece, of the device or of the host's nearest node."""
+        return MappedMemory(self.ordinal, count, piece, host)
 
     def array(self, count: int) -> Any:
         """A CuPy array of bytes of its own, in memory that CuPy does not pool."""
@@ -162,6 +172,10 @@ class Cuda:
         """Enqueues a copy to the device."""
         kind = self._runtime.memcpyHostToDevice
         self._runtime.memcpyAsync(device, host, count, kind, stream.ptr)
+
+    def between(self, to: int, source: int, count: int, stream: Stream) -> None:
+        """Enqueues a copy of which only the driver knows where both ends are."""
+        self._runtime.memcpyAsync(to, source, count, self._runtime.memcpyDefault, stream.ptr)
 
     def within(self, to: int, source: int, count: int, stream: Stream) -> None:
         """Enqueues a copy within the device."""

@@ -12,11 +12,9 @@ from pathlib import Path
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.managed import Managed
 from unspool_studies.bench.memory import byte_at
+from unspool_studies.bench.sizes import SEED
 
-__all__ = ["SEED", "Application", "Experiment", "order_of", "sizes_of"]
-
-#: Seed of sizes and orders.
-SEED = 2023
+__all__ = ["Application", "Experiment", "order_of"]
 
 #: The program enqueues no more steps than these ahead of the device.
 STEPS_AHEAD = 8
@@ -49,21 +47,6 @@ class Experiment:
     def total(self) -> int:
         """Bytes of the history."""
         return sum(self.sizes)
-
-
-def sizes_of(kind: str, history: int, mean: int, seed: int = SEED) -> tuple[int, ...]:
-    """Bytes of each checkpoint: `history` in all, but for rounding.
-
-    `"uniform"`: all have `mean` bytes. `"variable"`: after the paper's figure 4, whose snapshots
-    are compressed: small while the wave field is, then around a constant, with a spread.
-    """
-    count = max(2, history // mean)
-    if kind == "uniform":
-        return (mean // 4096 * 4096,) * count
-    source = random.Random(seed)
-    grown = [min(1.0, 0.15 + 3.0 * k / count) * source.lognormvariate(0, 0.3) for k in range(count)]
-    scale = count * mean / sum(grown)
-    return tuple(max(4096, round(size * scale) // 4096 * 4096) for size in grown)
 
 
 def order_of(name: str, count: int, seed: int = SEED) -> tuple[int, ...]:

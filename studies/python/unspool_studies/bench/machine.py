@@ -13,13 +13,32 @@ from unspool_studies.bench.measure import seconds_of
 from unspool_studies.bench.memory import Mapping, in_parallel, write_pages
 from unspool_studies.rtm.memory import available_memory
 
-__all__ = ["Warmth", "about", "available_memory", "fits", "warm_memory"]
+__all__ = [
+    "FIRST",
+    "MEMORY_NOTE",
+    "TOUCHED",
+    "USED",
+    "Warmth",
+    "about",
+    "available_memory",
+    "fits",
+    "warm_memory",
+]
 
 #: Of what is free, so much may be used: the rest of the machine goes on.
 USABLE = 0.9
 
 #: The longest that freed memory is waited for, in seconds, and the share that has to be back.
 SETTLED, BACK = 5.0, 0.98
+
+#: What the memory of a reading was: touched just before it; more than the readings before had used,
+#: and cold on a machine that was just started; or freed by one of them.
+TOUCHED, FIRST, USED = "touched", "first use", "used before"
+
+MEMORY_NOTE = (
+    f"memory: {TOUCHED} just before the reading; or with --warm 0, {FIRST!r} where no reading of "
+    f"this part had used so much, cold on a machine that was just started, else {USED!r}"
+)
 
 
 def about(cuda: Cuda | None) -> dict[str, Any]:
@@ -67,17 +86,27 @@ class Warmth:
         self._threads, self._warm = threads, warm
         self._rates: list[float] = []
         self._before = available_memory()
+        self._most = 0
 
-    def bring(self, count: int) -> None:
-        """Before a reading that uses `count` bytes."""
+    def begin(self) -> None:
+        """Processes were started or have ended: what is free now has to be free again."""
+        self._before = available_memory()
+
+    def bring(self, count: int) -> str:
+        """Before a reading that uses `count` bytes; what its memory was before: `TOUCHED`, or where
+        that is not wanted `FIRST` or `USED`.
+        """
+        first, self._most = count > self._most, max(count, self._most)
         begin = time.perf_counter()
         while self._before is not None and time.perf_counter() - begin < SETTLED:
             if (available_memory() or 0) > BACK * self._before:
                 break
             time.sleep(0.01)
         self._before = available_memory()
-        if self._warm:
-            self._rates.append(count / warm_memory(count, self._threads) / 1e9)
+        if not self._warm:
+            return FIRST if first else USED
+        self._rates.append(count / warm_memory(count, self._threads) / 1e9)
+        return TOUCHED
 
     def __str__(self) -> str:
         if not self._rates:

@@ -8,9 +8,9 @@ prefetches are those of the CUDA driver API, section "Unified Addressing".
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 from unspool_studies.bench.cuda import Cuda, Stream
+from unspool_studies.bench.driver import ON_DEVICE, ON_HOST, Driver, DriverError, Location
 
 __all__ = ["Managed", "NotManaged"]
 
@@ -30,24 +30,19 @@ UNIT = 16
 #: Blocks and threads of the kernel: enough of both to fill any device.
 BLOCKS, THREADS = 1056, 256
 
-ON_DEVICE, ON_HOST = 1, 2
 PREFERRED_LOCATION, ACCESSED_BY = 3, 5
 CONCURRENT_ACCESS = 89
 
 
-class NotManaged(RuntimeError):
+class NotManaged(DriverError):
     """This driver or device has no such use of unified memory; the text says which."""
-
-
-class _Location(ctypes.Structure):
-    _fields_ = (("kind", ctypes.c_int), ("number", ctypes.c_int))
 
 
 class Managed:
     """Unified memory of one device.
 
     Raises:
-        NotManaged: it cannot be used here.
+        DriverError: it cannot be used here, from each function.
     """
 
     def __init__(self, cuda: Cuda) -> None:
@@ -56,7 +51,7 @@ class Managed:
 
         self._cuda, self._cupy, self._runtime = cuda, cupy, runtime
         self._copy = cupy.RawKernel(COPY, "copy_units")
-        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._driver = Driver()
         if not runtime.deviceGetAttribute(CONCURRENT_ACCESS, cuda.ordinal):
             raise NotManaged("host and device cannot use unified memory at the same time here")
 
@@ -90,42 +85,29 @@ class Managed:
 
     def to_device(self, address: int, count: int, stream: Stream) -> None:
         """Enqueues the migration to the device."""
-        self._prefetch(address, count, _Location(ON_DEVICE, self._cuda.ordinal), stream)
+        self._prefetch(address, count, Location(ON_DEVICE, self._cuda.ordinal), stream)
 
     def to_host(self, address: int, count: int, stream: Stream) -> None:
         """Enqueues the migration to the host."""
-        self._prefetch(address, count, _Location(ON_HOST, 0), stream)
+        self._prefetch(address, count, Location(ON_HOST, 0), stream)
 
     def discard(self, address: int, count: int, stream: Stream) -> None:
         """Enqueues that the bytes are not needed any more and need not be copied anywhere."""
         place, size = ctypes.c_uint64(address), ctypes.c_size_t(count)
         arguments = (ctypes.byref(place), ctypes.byref(size), ctypes.c_size_t(1))
         flags, on = ctypes.c_ulonglong(0), ctypes.c_void_p(stream.ptr)
-        self._call("cuMemDiscardBatchAsync", *arguments, flags, on)
+        self._driver.call("cuMemDiscardBatchAsync", *arguments, flags, on)
 
     def read_in_place(self, address: int, count: int) -> None:
         """Advice: the bytes stay on the host, and the device reads them across the link."""
         for advice, location in (
-            (PREFERRED_LOCATION, _Location(ON_HOST, 0)),
-            (ACCESSED_BY, _Location(ON_DEVICE, self._cuda.ordinal)),
+            (PREFERRED_LOCATION, Location(ON_HOST, 0)),
+            (ACCESSED_BY, Location(ON_DEVICE, self._cuda.ordinal)),
         ):
             where = (ctypes.c_uint64(address), ctypes.c_size_t(count))
-            self._call("cuMemAdvise_v2", *where, ctypes.c_int(advice), location)
+            self._driver.call("cuMemAdvise_v2", *where, ctypes.c_int(advice), location)
 
-    def _prefetch(self, address: int, count: int, location: _Location, stream: Stream) -> None:
+    def _prefetch(self, address: int, count: int, location: Location, stream: Stream) -> None:
         where = (ctypes.c_uint64(address), ctypes.c_size_t(count), location)
         on = ctypes.c_void_p(stream.ptr)
-        self._call("cuMemPrefetchAsync_v2", *where, ctypes.c_uint(0), on)
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        try:
-            code = getattr(self._driver, name)(*arguments)
-        except AttributeError:
-            raise NotManaged(f"this driver has no {name}") from None
-        if code:
-            raise NotManaged(f"{name} failed with {code}: {self._text(code)}")
-
-    def _text(self, code: int) -> str:
-        text = ctypes.c_char_p()
-        self._driver.cuGetErrorString(code, ctypes.byref(text))
-        return (text.value or b"unknown").decode()
+        self._driver.call("cuMemPrefetchAsync_v2", *where, ctypes.c_uint(0), on)

@@ -7,15 +7,9 @@ cudaHostAlloc.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import select
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from unspool.stats import size as size_text
 from unspool_studies.bench.child import Job
@@ -23,6 +17,7 @@ from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.machine import Warmth, available_memory, fits
 from unspool_studies.bench.measure import Sample
 from unspool_studies.bench.options import Plan
+from unspool_studies.bench.processes import ProcessError, phase, started
 from unspool_studies.bench.report import Cell, Report, Table
 from unspool_studies.bench.tiers import room_for
 
@@ -54,9 +49,6 @@ WAYS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("unspool, no turns", "spool", {"UNSPOOL_REGISTER_TURNS": "0"}),
     ("pinned", "pinned", {}),
 )
-
-#: The longest that an answer of a process is waited for, in seconds.
-LIMIT = 120.0
 
 COMMAND = (sys.executable, "-m", "unspool_studies.bench.child")
 
@@ -105,7 +97,7 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
             warmth.bring(plan.share)
             try:
                 found = together(processes, (*COMMAND, job.text()), environment)
-            except NodeError as error:
+            except ProcessError as error:
                 table.note(f"{processes} processes, {name}: {error}")
                 continue
             table.add(processes, name, *cells_of(job, found))
@@ -130,89 +122,15 @@ def cells_of(job: Job, found: Sequence[Outcome]) -> list[Cell]:
     ]
 
 
-class NodeError(Exception):
-    """A process failed or did not answer."""
-
-
 def together(processes: int, command: Sequence[str], environment: dict[str, str]) -> list[Outcome]:
     """Starts processes, lets them do each phase at the same time, and collects what they say.
 
     Raises:
-        NodeError: one of them failed or did not answer in time; all are ended.
+        ProcessError: one of them failed or did not answer in time; all are ended.
     """
-    with contextlib.ExitStack() as stack:
-        children = [stack.enter_context(_child(command, environment)) for _ in range(processes)]
-        for child in children:
-            if (word := child.hear()) != "ready":
-                raise NodeError(f"a process said {word!r} instead of being ready")
-        starts, sweeps = (_phase(children, name) for name in ("start", "sweep"))
+    with started([command] * processes, environment) as children:
+        starts, sweeps = (phase(children, name) for name in ("start", "sweep"))
         return [
             Outcome(a["first"], a["ready"], b["forward"], b["reverse"])
             for a, b in zip(starts, sweeps, strict=True)
         ]
-
-
-def _phase(children: list[_Child], name: str) -> list[dict[str, Any]]:
-    for child in children:
-        child.tell(name)
-    return [json.loads(child.hear()) for child in children]
-
-
-class _Child:
-    """One process, spoken to line by line: never more than one answer is under way."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-
-    def tell(self, word: str) -> None:
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(word + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError as error:
-            raise NodeError(self._why()) from error
-
-    def hear(self) -> str:
-        assert self.process.stdout is not None
-        there, _, _ = select.select([self.process.stdout], [], [], LIMIT)
-        if not there:
-            raise NodeError(f"a process did not answer within {LIMIT:.0f} s")
-        line = self.process.stdout.readline()
-        if not line:
-            raise NodeError(self._why())
-        return line.strip()
-
-    def _why(self) -> str:
-        assert self.process.stderr is not None
-        self.process.wait(LIMIT)
-        last = self.process.stderr.read().strip().splitlines()[-1:]
-        return f"a process failed with {self.process.returncode}: {' '.join(last)}"
-
-
-@contextlib.contextmanager
-def _child(command: Sequence[str], environment: dict[str, str]) -> Iterator[_Child]:
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | environment,
-    )
-    try:
-        yield _Child(process)
-    finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Lets a process end by itself, and ends it when it does not."""
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-    try:
-        process.wait(LIMIT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

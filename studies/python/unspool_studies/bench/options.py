@@ -28,6 +28,7 @@ from unspool_studies.bench.rtm_codecs_options import (
     add_rtm_codecs_options,
     rtm_codecs_of,
 )
+from unspool_studies.bench.sizes import shot_kinds
 from unspool_studies.messages.options import Messages, add_messages_options, messages_of
 from unspool_studies.rtm.codec import codec_of
 from unspool_studies.scaling.options import Scaling, add_scaling_options, scaling_of
@@ -83,8 +84,11 @@ class Plan:
         arenas: of the host, for `start`.
         raw_buffer: bytes of the host buffer of `raw`.
         everything: slow baselines, too.
-        shot_checkpoints: of the paper's shot.
-        shot_intervals: of compute, in the paper's shot.
+        shot_checkpoints: of each process in the paper's shot; host buffers of so many.
+        shot_sizes: of the checkpoints there: `SIZES`, or names of traces.
+        shot_processes: there, each on a GPU of its own.
+        shot_intervals: of compute there.
+        shot_plot: a file for its picture.
         strategies: words that the names of strategies contain; empty: all.
         touch_threads: threads that touch pages in the baselines.
         processes: that share the node.
@@ -125,8 +129,11 @@ class Plan:
     arenas: tuple[int, ...] = (4 * GIB, 16 * GIB, 64 * GIB)
     raw_buffer: int = 4 * GIB
     everything: bool = False
-    shot_checkpoints: int = 256
+    shot_checkpoints: tuple[int, ...] = (256,)
+    shot_sizes: tuple[str, ...] = ("uniform",)
+    shot_processes: tuple[int, ...] = (1,)
     shot_intervals: tuple[float, ...] = (5e-3,)
+    shot_plot: Path | None = None
     strategies: tuple[str, ...] = ()
     touch_threads: int = 8
     processes: tuple[int, ...] = (1, 2, 4, 8)
@@ -159,7 +166,7 @@ QUICK = {
     "intervals": (0.0, 3e-3),
     "arenas": (4 * GIB,),
     "raw_buffer": GIB,
-    "shot_checkpoints": 64,
+    "shot_checkpoints": (64,),
     "processes": (1, 4),
     "share": 8 * GIB,
     "node_history": 10**9,
@@ -259,8 +266,22 @@ def _start_options(group: argparse._ArgumentGroup) -> None:
     _add_sizes(group, "--arenas", "of the host (4GiB,16GiB,64GiB)")
     _add_size(group, "--raw-buffer", "the host buffer of part raw (4GiB)")
     group.add_argument("--everything", action="store_true", help="the slow baselines, too")
-    group.add_argument("--shot-checkpoints", type=count_of, metavar="N", help="(256)")
+    group.add_argument(
+        "--shot-checkpoints", type=counts_of, metavar="N[,N]", help="of a process (256)"
+    )
+    group.add_argument(
+        "--shot-sizes",
+        type=shot_kinds,
+        metavar="KIND[,KIND]",
+        help=f"of checkpoints: {', '.join(SIZES)}, or a file with one a line (uniform)",
+    )
+    group.add_argument(
+        "--shot-processes", type=counts_of, metavar="N[,N]", help="each on its own GPU (1)"
+    )
     group.add_argument("--shot-intervals", type=_milliseconds, metavar="MS[,MS]", help="(5)")
+    group.add_argument(
+        "--shot-plot", type=Path, metavar="FILE", help="draw the shots there, as PNG and as SVG"
+    )
     group.add_argument(
         "--strategies", type=words_of, metavar="WORD[,WORD]", help="those with such a word"
     )

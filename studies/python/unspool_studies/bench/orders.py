@@ -22,12 +22,13 @@ from unspool.stats import Stats
 from unspool.stats import size as size_text
 from unspool_studies.bench.bound import Access, Link, least_seconds
 from unspool_studies.bench.cuda import Cuda
-from unspool_studies.bench.experiment import Application, Experiment, order_of, sizes_of
+from unspool_studies.bench.experiment import Application, Experiment, order_of
 from unspool_studies.bench.machine import available_memory, fits
 from unspool_studies.bench.managed import Managed, NotManaged
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.raw import Links, device_seconds, links, within_device
 from unspool_studies.bench.report import Cell, Report, Table
+from unspool_studies.bench.sizes import sizes_of
 from unspool_studies.bench.tiers import FRAME, open_spool, tier, wait_until_ready
 from unspool_studies.bench.unified import WAYS, UnifiedHistory, UnifiedWay
 

@@ -70,30 +70,34 @@ class Report:
     def __init__(self, about: dict[str, Any], file: Path | None = None) -> None:
         self.about = about
         self.tables: list[Table] = []
+        self._begun: list[Table] = []
         self._file = file
 
     def begin(self, table: Table) -> Table:
-        """Shows the rows of a table on standard error as they come, and writes the file with those
-        so far: some take long.
+        """Shows the rows of a table on standard error as they come, and writes them to the file:
+        some take long, and a run may be ended before the table is.
         """
 
         def tell(row: str) -> None:
             print(f"  {table.name}: {row}", file=sys.stderr, flush=True)
-            self._write(*self.tables, table)
+            self._write()
 
         table.live = tell
+        self._begun.append(table)
         return table
 
     def show(self, table: Table) -> None:
         """Prints a table and writes the file with all tables so far."""
+        self._begun = [one for one in self._begun if one is not table]
         self.tables.append(table)
         print(f"\n{table}", flush=True)
-        self._write(*self.tables)
+        self._write()
 
-    def _write(self, *tables: Table) -> None:
+    def _write(self) -> None:
         if self._file is None:
             return
-        content = self.about | {"tables": [table.as_dict() for table in tables]}
+        tables = [table.as_dict() for table in (*self.tables, *self._begun)]
+        content = self.about | {"tables": tables}
         # Replaced as a whole: a run that is ended early leaves a file that can be read.
         write_json(self._file, content, indent=1)
 

@@ -9,18 +9,32 @@ are flushed first in, first out; a checkpoint that was restored makes room for t
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import unspool
 from unspool_studies.bench.cuda import Cuda
+from unspool_studies.bench.layout import Layout, layout_of
+from unspool_studies.bench.managed import Managed
 from unspool_studies.bench.memory import byte_at
-from unspool_studies.bench.prepare import LIMIT, Buffer, DirectPin, Strategy, TouchThenRegister
-from unspool_studies.bench.tiers import open_spool, ready, room_for
+from unspool_studies.bench.prepare import (
+    LIMIT,
+    Buffer,
+    Direct,
+    Host,
+    Mapped,
+    Strategy,
+    TouchThenRegister,
+)
+from unspool_studies.bench.tiers import FRAME, open_spool, ready
+from unspool_studies.bench.unified import WAYS, UnifiedHistory
 
 __all__ = ["Blocked", "Shot", "run_spool", "run_strategy"]
 
@@ -30,28 +44,38 @@ class Shot:
     """What is done.
 
     Attributes:
-        checkpoints: how many.
-        size: bytes of each.
-        cache: bytes of the device tier.
+        sizes: bytes of each checkpoint, by version.
+        cache: bytes of the device tier; a larger checkpoint makes it larger.
         interval: seconds of compute before each save and each restore.
         touch_threads: threads that touch pages, for strategies that do not say.
+        turn: the file that processes lock while they register memory; None: there is one alone.
     """
 
-    checkpoints: int
-    size: int
+    sizes: tuple[int, ...]
     cache: int
     interval: float
     touch_threads: int
+    turn: Path | None = None
+
+    @property
+    def checkpoints(self) -> int:
+        """How many."""
+        return len(self.sizes)
 
     @property
     def total(self) -> int:
         """Bytes of the history."""
-        return self.checkpoints * self.size
+        return sum(self.sizes)
 
     @property
-    def slots(self) -> int:
-        """Checkpoints that the device tier holds."""
-        return max(1, self.cache // self.size)
+    def device(self) -> int:
+        """Bytes of the device tier: of the cache or, where that is more, of a checkpoint."""
+        return max(self.cache, *self.sizes)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device tier holds the history: the paper's "large-device"."""
+        return self.total <= self.device
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +87,8 @@ class Blocked:
         saves: in saves.
         restores: in restores.
         forward: the whole forward pass took this long, with its computation.
-        registered: all host memory was registered so long after the beginning; None: never told.
+        registered: all host memory was registered, or where there is none all device memory
+            mapped, so long after the beginning; None: never told.
         wrong: restores that gave other bytes than were saved, by one byte of each.
     """
 
@@ -96,17 +121,18 @@ class _Application:
     def __init__(self, cuda: Cuda, shot: Shot) -> None:
         self._cuda, self._shot = cuda, shot
         self.stream = cuda.stream()
-        self.state = cuda.array(shot.size)
+        state = cuda.array(max(shot.sizes))
+        self.address = cuda.address(state)
+        self.states = [state[:size] for size in shot.sizes]
         self._probe = cuda.host_alloc(1)
         self.wrong = 0
 
     def forward(self, save: Callable[[int], None]) -> float:
         """All saves; the seconds for which they blocked."""
         blocked = 0.0
-        for version in range(self._shot.checkpoints):
+        for version, size in enumerate(self._shot.sizes):
             time.sleep(self._shot.interval)
-            address = self._cuda.address(self.state)
-            self._cuda.fill(address, pattern(version), self._shot.size, self.stream)
+            self._cuda.fill(self.address, pattern(version), size, self.stream)
             self._cuda.wait(self.stream)
             blocked += self._timed(save, version)
         return blocked
@@ -116,13 +142,13 @@ class _Application:
         blocked = 0.0
         for version in reversed(range(self._shot.checkpoints)):
             blocked += self._timed(restore, version)
-            self.wrong += self._byte() != pattern(version)
+            self.wrong += self._byte(version) != pattern(version)
             time.sleep(self._shot.interval)
         return blocked
 
     def close(self) -> None:
         """Gives the array back."""
-        del self.state
+        self.states.clear()
         self._cuda.free_host(self._probe)
 
     def _timed(self, call: Callable[[int], None], version: int) -> float:
@@ -131,34 +157,44 @@ class _Application:
         self._cuda.wait(self.stream)
         return time.perf_counter() - begin
 
-    def _byte(self) -> int:
-        middle = self._cuda.address(self.state) + self._shot.size // 2
+    def _byte(self, version: int) -> int:
+        middle = self.address + self._shot.sizes[version] // 2
         self._cuda.down(self._probe, middle, 1, self.stream)
         self._cuda.wait(self.stream)
         return byte_at(self._probe)
 
 
 class _Cache:
-    """The device tier of a strategy: slots in turn, one thread that flushes, one that prefetches.
+    """The device tier of a strategy: one thread that flushes, one that prefetches.
 
-    Checkpoint k lies in slot k modulo their number, in both directions: the prefetch of k waits
-    for the restore of k + slots, and the save of k + slots for the flush of k.
+    A checkpoint has the same place in both directions. The save of one waits for the flush of those
+    that had its bytes before, its prefetch for the restore of those that had them after.
     """
 
-    def __init__(self, cuda: Cuda, shot: Shot, application: _Application) -> None:
+    def __init__(
+        self, cuda: Cuda, shot: Shot, application: _Application, layout: Layout, memory: Buffer
+    ) -> None:
         self._cuda, self._shot, self._application = cuda, shot, application
-        self._memory = cuda.malloc(shot.slots * shot.size)
+        self._layout, self._memory = layout, memory
+        self._flushed_ones = layout.flushed
+        self._starts = list(itertools.accumulate(shot.sizes, initial=0))
         self._buffer: Buffer | None = None
+        self._down, self._up = cuda.down, cuda.up
         self._changed = threading.Condition()
+        # Versions below are saved, and flushed unless they stay; those from here on have come back,
+        # and are restored.
         self._saved = self._flushed = 0
-        self._restored = shot.checkpoints
-        # The lowest version that has come back: those of the last slots have never gone.
-        self._back = max(0, shot.checkpoints - shot.slots)
+        self._back = self._restored = shot.checkpoints
         self._failed: BaseException | None = None
         self._workers: list[threading.Thread] = []
 
-    def begin(self, buffer: Buffer) -> None:
-        """Flushes go there."""
+    def begin(self, buffer: Buffer | None) -> None:
+        """Flushes go there; None: there are none."""
+        if isinstance(buffer, Mapped):
+            # Of such memory the driver alone knows whether it is the host's.
+            self._down = self._up = self._cuda.between
+        if buffer is None and self._flushed_ones:
+            raise RuntimeError("the device tier does not hold the history, and there is no other")
         self._buffer = buffer
         self._start(self._flush_all)
 
@@ -167,19 +203,22 @@ class _Cache:
         self._start(self._prefetch_all)
 
     def save(self, version: int) -> None:
-        """Copies the state into its slot, when that is free."""
-        self._wait(lambda: self._flushed > version - self._shot.slots)
-        state = self._cuda.address(self._application.state)
-        self._cuda.within(self._slot(version), state, self._shot.size, self._application.stream)
-        self._cuda.wait(self._application.stream)
+        """Copies the state to its place, when that is free."""
+        self._wait(lambda: self._flushed > self._layout.before[version])
+        place, size = self._layout.places[version], self._shot.sizes[version]
+        stream = self._application.stream
+        with self._memory.flushing(place, place + size):
+            self._cuda.within(self._place(version), self._application.address, size, stream)
+            self._cuda.wait(stream)
         self._tell(saved=version + 1)
 
     def restore(self, version: int) -> None:
-        """Copies the slot into the state, when its bytes are there."""
-        self._wait(lambda: self._back <= version)
-        state = self._cuda.address(self._application.state)
-        self._cuda.within(state, self._slot(version), self._shot.size, self._application.stream)
-        self._cuda.wait(self._application.stream)
+        """Copies the place into the state, when its bytes are there."""
+        if self._layout.after[version] < self._shot.checkpoints:
+            self._wait(lambda: self._back <= version)
+        size, stream = self._shot.sizes[version], self._application.stream
+        self._cuda.within(self._application.address, self._place(version), size, stream)
+        self._cuda.wait(stream)
         self._tell(restored=version)
 
     def close(self) -> None:
@@ -189,10 +228,9 @@ class _Cache:
             self._changed.notify_all()
         for worker in self._workers:
             worker.join(LIMIT)
-        self._cuda.free(self._memory)
 
-    def _slot(self, version: int) -> int:
-        return self._memory + version % self._shot.slots * self._shot.size
+    def _place(self, version: int) -> int:
+        return self._memory.address + self._layout.places[version]
 
     def _start(self, work: Callable[[Any], None]) -> None:
         worker = threading.Thread(target=self._guard, args=(work,))
@@ -210,23 +248,23 @@ class _Cache:
 
     def _flush_all(self, stream: Any) -> None:
         """All but what stays in the device tier until it is restored."""
-        assert self._buffer is not None
-        size = self._shot.size
-        for version in range(max(0, self._shot.checkpoints - self._shot.slots)):
+        for version in self._flushed_ones:
+            assert self._buffer is not None
             self._wait(partial(self._is_saved, version))
-            with self._buffer.flushing(version * size, (version + 1) * size):
-                place = self._buffer.address + version * size
-                self._cuda.down(place, self._slot(version), size, stream)
+            begin, end = self._starts[version : version + 2]
+            with self._buffer.flushing(begin, end):
+                place = self._buffer.address + begin
+                self._down(place, self._place(version), end - begin, stream)
                 self._cuda.wait(stream)
             self._tell(flushed=version + 1)
 
     def _prefetch_all(self, stream: Any) -> None:
-        assert self._buffer is not None
-        size = self._shot.size
-        for version in reversed(range(max(0, self._shot.checkpoints - self._shot.slots))):
+        for version in reversed(self._flushed_ones):
+            assert self._buffer is not None
             self._wait(partial(self._has_room_for, version))
-            place = self._buffer.address + version * size
-            self._cuda.up(self._slot(version), place, size, stream)
+            begin, end = self._starts[version : version + 2]
+            place = self._buffer.address + begin
+            self._up(self._place(version), place, end - begin, stream)
             self._cuda.wait(stream)
             self._tell(back=version)
 
@@ -234,7 +272,7 @@ class _Cache:
         return self._saved > version
 
     def _has_room_for(self, version: int) -> bool:
-        return self._restored <= version + self._shot.slots
+        return self._restored <= self._layout.after[version]
 
     def _wait(self, true: Callable[[], bool]) -> None:
         with self._changed:
@@ -251,60 +289,110 @@ class _Cache:
 
 
 def run_strategy(cuda: Cuda, shot: Shot, strategy: Strategy) -> Blocked:
-    """One shot with a buffer that is prepared in one of the paper's ways."""
-    application = _Application(cuda, shot)
-    begin = time.perf_counter()
-    buffer: Buffer = (
-        DirectPin(cuda, shot.total)
-        if strategy.pin
-        else TouchThenRegister(cuda, shot.total, strategy, shot.touch_threads)
-    )
-    cache = _Cache(cuda, shot, application)
-    start = time.perf_counter() - begin
-    cache.begin(buffer)
-    try:
+    """One shot with memory that is prepared in one of the paper's ways.
+
+    Raises:
+        DriverError: the driver refuses such memory.
+        RuntimeError: the strategy has no host buffer and the device tier does not hold everything.
+    """
+    if strategy.host is Host.UNIFIED:
+        return _run_unified(cuda, shot)
+    application, layout = _Application(cuda, shot), layout_of(shot.sizes, shot.device)
+    with contextlib.ExitStack() as stack:
+        stack.callback(application.close)
+        begin = time.perf_counter()
+        buffer = _host_buffer(cuda, shot, strategy)
+        if buffer is not None:
+            stack.callback(buffer.close)
+        memory: Buffer = (
+            Mapped(cuda, shot.device)
+            if strategy.mapped
+            else Direct(cuda.malloc, cuda.free, shot.device)
+        )
+        stack.callback(memory.close)
+        cache = _Cache(cuda, shot, application, layout, memory)
+        stack.callback(cache.close)
+        start = time.perf_counter() - begin
+        cache.begin(buffer)
         saves = application.forward(cache.save)
         forward = time.perf_counter() - begin
         cache.turn_round()
         restores = application.backward(cache.restore)
-        return Blocked(start, saves, restores, forward, buffer.wait(), application.wrong)
-    finally:
-        cache.close()
-        buffer.close()
-        application.close()
+        last = (buffer or memory).wait()
+        return Blocked(start, saves, restores, forward, last, application.wrong)
+
+
+def _host_buffer(cuda: Cuda, shot: Shot, strategy: Strategy) -> Buffer | None:
+    match strategy.host:
+        case Host.PIN:
+            return Direct(cuda.host_alloc, cuda.free_host, shot.total)
+        case Host.NODE:
+            return Mapped(cuda, shot.total, host=True)
+        case Host.TOUCH:
+            return TouchThenRegister(cuda, shot.total, strategy, shot.touch_threads, shot.turn)
+        case _:
+            return None
+
+
+def _run_unified(cuda: Cuda, shot: Shot) -> Blocked:
+    """The same shot in unified memory: page faults bring everything, as in the paper."""
+    managed, application = Managed(cuda), _Application(cuda, shot)
+    with contextlib.ExitStack() as stack:
+        stack.callback(application.close)
+        # The first copy compiles a kernel, which belongs to no measurement.
+        managed.copy(application.address, application.address, 16, application.stream)
+        cuda.wait(application.stream)
+        begin = time.perf_counter()
+        where = (managed, cuda, application.stream)
+        history = UnifiedHistory(*where, shot.sizes, shot.device, WAYS[0])
+        stack.callback(history.close)
+        start = time.perf_counter() - begin
+        saves = application.forward(lambda version: history.save(version, application.address))
+        forward = time.perf_counter() - begin
+        history.begin_restores(tuple(reversed(range(shot.checkpoints))))
+        restores = application.backward(
+            lambda version: history.restore(version, application.address)
+        )
+        return Blocked(start, saves, restores, forward, None, application.wrong)
 
 
 def run_spool(cuda: Cuda, shot: Shot) -> Blocked:
-    """The same shot through a spool."""
+    """The same shot through a spool.
+
+    Raises:
+        unspool.Error: the spool refused.
+    """
     application = _Application(cuda, shot)
+    # Room for what a tier keeps beside the bytes of as many checkpoints as it holds.
+    held = max(1, shot.device * shot.checkpoints // shot.total)
+    tiers = {"device": shot.device + held * FRAME}
+    if not shot.fits:
+        tiers["host"] = shot.total + shot.checkpoints * FRAME
     begin = time.perf_counter()
-    spool = open_spool(
-        cuda,
-        device=room_for(shot.slots, shot.size),
-        host=room_for(shot.checkpoints, shot.size),
-        discard_after_restore=True,
-    )
+    spool = open_spool(cuda, **tiers, discard_after_restore=True)
     start = time.perf_counter() - begin
-    with spool, _Watch(spool, begin) as watch, cuda.current(application.stream):
-        saves = application.forward(lambda version: spool.save(version, application.state))
+    name = "device" if shot.fits else "host"
+    with spool, _Watch(spool, begin, name) as watch, cuda.current(application.stream):
+        saves = application.forward(lambda one: spool.save(one, application.states[one]))
         forward = time.perf_counter() - begin
         spool.expect(reversed(range(shot.checkpoints)))
-        restores = application.backward(lambda version: spool.restore(version, application.state))
-    wrong = application.wrong
+        restores = application.backward(lambda one: spool.restore(one, application.states[one]))
     application.close()
-    return Blocked(start, saves, restores, forward, watch.registered, wrong)
+    # Else the spool's memory would be kept for the next one.
+    unspool.trim()
+    return Blocked(start, saves, restores, forward, watch.registered, application.wrong)
 
 
 class _Watch:
-    """Sees from beside when the host tier is registered.
+    """Sees from beside when a tier is ready.
 
     Attributes:
-        registered: seconds from the beginning until all was registered, or None.
+        registered: seconds from the beginning until all was registered or mapped, or None.
     """
 
-    def __init__(self, spool: unspool.Spool, begin: float) -> None:
+    def __init__(self, spool: unspool.Spool, begin: float, name: str) -> None:
         self.registered: float | None = None
-        self._spool, self._begin = spool, begin
+        self._spool, self._begin, self._name = spool, begin, name
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._look)
 
@@ -318,7 +406,7 @@ class _Watch:
 
     def _look(self) -> None:
         while not self._end.wait(0.005):
-            registered, capacity = ready(self._spool.stats())
+            registered, capacity = ready(self._spool.stats(), self._name)
             if registered is not None and registered >= capacity:
                 self.registered = time.perf_counter() - self._begin
                 return

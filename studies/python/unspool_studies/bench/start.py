@@ -17,7 +17,7 @@ import unspool
 from unspool.stats import size as size_text
 from unspool_studies.bench.beside import Copier, HeldUp
 from unspool_studies.bench.cuda import Cuda, Stream
-from unspool_studies.bench.machine import Warmth, available_memory, fits
+from unspool_studies.bench.machine import MEMORY_NOTE, Warmth, available_memory, fits
 from unspool_studies.bench.measure import Sample, gigabytes_per_second
 from unspool_studies.bench.memory import Mapping, Touch, in_parallel, write_all, write_pages
 from unspool_studies.bench.options import Plan
@@ -29,6 +29,7 @@ __all__ = ["WAYS", "Start", "Way", "run", "start_spool"]
 COLUMNS = (
     "arena",
     "way",
+    "memory",
     "first save after ms",
     "after opening ms",
     "all ready after ms",
@@ -42,6 +43,7 @@ NOTES = (
     "from when it was made; raw ways: until one copy into the memory is done",
     "copies held up: what a thread that copies 16 MiB to pinned memory again and again lost "
     "meanwhile, in a run of its own; longest: its longest copy",
+    MEMORY_NOTE,
 )
 
 #: Arenas above this are not got in the slow ways, unless that is asked for.
@@ -153,23 +155,27 @@ def _add(
     tools: tuple[Copier, Warmth],
 ) -> None:
     (arena, name), (copier, warmth) = place, tools
-    found: list[Start] = []
+    found: dict[str, list[Start]] = {}
     begin = time.perf_counter()
     # What takes long is measured once, together with what it does to copies.
     slow = name == WAYS[0].name and arena > LARGE
-    while not slow and len(found) < plan.rounds:
-        if found and time.perf_counter() - begin > plan.budget / 2:
+    for reading in range(0 if slow else plan.rounds):
+        if reading and time.perf_counter() - begin > plan.budget / 2:
             break
-        warmth.bring(arena)
-        found.append(once())
+        memory = warmth.bring(arena)
+        found.setdefault(memory, []).append(once())
     beside: list[Start] = []
-    warmth.bring(arena)
+    memory = warmth.bring(arena)
     held = copier.beside(lambda: beside.append(once()))
-    table.add(size_text(arena), name, *cells_of(arena, found or beside, held))
+    # Beside copies it is measured last: with memory as it was then.
+    found.setdefault(memory, beside)
+    for one, readings in found.items():
+        cells = cells_of(arena, readings, held if one == memory else None)
+        table.add(size_text(arena), name, one, *cells)
 
 
-def cells_of(arena: int, found: list[Start], held: HeldUp) -> list[Sample | float | None]:
-    """The figures of a row."""
+def cells_of(arena: int, found: list[Start], held: HeldUp | None) -> list[Sample | float | None]:
+    """The figures of a row; without those of copies beside it where there were none."""
     ready = [one.ready for one in found if one.ready is not None]
     opened = [one.first - one.opened for one in found if one.opened is not None]
     all_ready = Sample.of(ready) if ready else None
@@ -178,8 +184,8 @@ def cells_of(arena: int, found: list[Start], held: HeldUp) -> list[Sample | floa
         _milli(Sample.of(opened)) if opened else None,
         _milli(all_ready) if all_ready else None,
         gigabytes_per_second(arena, all_ready) if all_ready else None,
-        held.lost * 1e3,
-        held.longest * 1e3,
+        held.lost * 1e3 if held else None,
+        held.longest * 1e3 if held else None,
     ]
 
 

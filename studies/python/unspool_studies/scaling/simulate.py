@@ -13,7 +13,8 @@ from typing import Any
 
 import unspool
 from unspool_studies.bench.bound import Access, Link, least_seconds
-from unspool_studies.bench.experiment import SEED, order_of, sizes_of
+from unspool_studies.bench.experiment import order_of
+from unspool_studies.bench.sizes import SEED, sizes_of
 from unspool_studies.scaling.cluster import HINTS, Cluster
 
 __all__ = ["NoSimulation", "Outcome", "Shared", "asked_of", "bound_of", "simulated"]
