@@ -67,6 +67,11 @@ class Cuda:
         return f"{device}, CUDA {driver}, CuPy {self._cupy.__version__}"
 
     @property
+    def devices(self) -> int:
+        """How many devices this process can use."""
+        return int(self._runtime.getDeviceCount())
+
+    @property
     def spool_options(self) -> dict[str, Any]:
         """The options that put a spool's tiers onto this device."""
         return {"on": f"cuda:{self.ordinal}"}

@@ -26,7 +26,17 @@ from unspool_studies.bench.options import Plan
 from unspool_studies.bench.report import Cell, Report, Table
 from unspool_studies.bench.tiers import room_for
 
-__all__ = ["Outcome", "cells_of", "job_of", "run", "together"]
+__all__ = [
+    "LIMIT",
+    "Child",
+    "NodeError",
+    "Outcome",
+    "cells_of",
+    "child",
+    "job_of",
+    "run",
+    "together",
+]
 
 COLUMNS = (
     "processes",
@@ -141,10 +151,9 @@ def together(processes: int, command: Sequence[str], environment: dict[str, str]
         NodeError: one of them failed or did not answer in time; all are ended.
     """
     with contextlib.ExitStack() as stack:
-        children = [stack.enter_context(_child(command, environment)) for _ in range(processes)]
-        for child in children:
-            if (word := child.hear()) != "ready":
-                raise NodeError(f"a process said {word!r} instead of being ready")
+        children = [stack.enter_context(child(command, environment)) for _ in range(processes)]
+        for one in children:
+            one.hear_ready()
         starts, sweeps = (_phase(children, name) for name in ("start", "sweep"))
         return [
             Outcome(a["first"], a["ready"], b["forward"], b["reverse"])
@@ -152,19 +161,20 @@ def together(processes: int, command: Sequence[str], environment: dict[str, str]
         ]
 
 
-def _phase(children: list[_Child], name: str) -> list[dict[str, Any]]:
-    for child in children:
-        child.tell(name)
-    return [json.loads(child.hear()) for child in children]
+def _phase(children: list[Child], name: str) -> list[dict[str, Any]]:
+    for one in children:
+        one.tell(name)
+    return [json.loads(one.hear()) for one in children]
 
 
-class _Child:
+class Child:
     """One process, spoken to line by line: never more than one answer is under way."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
     def tell(self, word: str) -> None:
+        """Sends a line. Raises: NodeError: the process has ended."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(word + "\n")
@@ -172,11 +182,17 @@ class _Child:
         except BrokenPipeError as error:
             raise NodeError(self._why()) from error
 
-    def hear(self) -> str:
+    def hear_ready(self) -> None:
+        """Waits until the process has begun. Raises: NodeError: it has not."""
+        if (word := self.hear()) != "ready":
+            raise NodeError(f"a process said {word!r} instead of being ready")
+
+    def hear(self, limit: float = LIMIT) -> str:
+        """Waits for a line. Raises: NodeError: none came within `limit` seconds, or none will."""
         assert self.process.stdout is not None
-        there, _, _ = select.select([self.process.stdout], [], [], LIMIT)
+        there, _, _ = select.select([self.process.stdout], [], [], limit)
         if not there:
-            raise NodeError(f"a process did not answer within {LIMIT:.0f} s")
+            raise NodeError(f"a process did not answer within {limit:.0f} s")
         line = self.process.stdout.readline()
         if not line:
             raise NodeError(self._why())
@@ -190,7 +206,8 @@ class _Child:
 
 
 @contextlib.contextmanager
-def _child(command: Sequence[str], environment: dict[str, str]) -> Iterator[_Child]:
+def child(command: Sequence[str], environment: dict[str, str]) -> Iterator[Child]:
+    """Starts a process, and ends it."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -200,7 +217,11 @@ def _child(command: Sequence[str], environment: dict[str, str]) -> Iterator[_Chi
         env=os.environ | environment,
     )
     try:
-        yield _Child(process)
+        yield Child(process)
+    except BaseException:
+        # What it does is not wanted any more, and nobody measures beside it.
+        process.kill()
+        raise
     finally:
         _end(process)
 

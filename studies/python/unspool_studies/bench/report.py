@@ -69,27 +69,33 @@ class Report:
     def __init__(self, about: dict[str, Any], file: Path | None = None) -> None:
         self.about = about
         self.tables: list[Table] = []
+        self._begun: Table | None = None
         self._file = file
 
     def begin(self, table: Table) -> Table:
-        """Shows the rows of a table on standard error as they come: some take long."""
+        """Shows the rows of a table on standard error as they come, and writes the file with them:
+        some take long.
+        """
 
         def tell(row: str) -> None:
             print(f"  {table.name}: {row}", file=sys.stderr, flush=True)
+            self._write()
 
-        table.live = tell
+        table.live, self._begun = tell, table
         return table
 
     def show(self, table: Table) -> None:
         """Prints a table and writes the file with all tables so far."""
         self.tables.append(table)
+        self._begun = None
         print(f"\n{table}", flush=True)
         self._write()
 
     def _write(self) -> None:
         if self._file is None:
             return
-        content = self.about | {"tables": [table.as_dict() for table in self.tables]}
+        tables = [*self.tables, *([] if self._begun is None else [self._begun])]
+        content = self.about | {"tables": [table.as_dict() for table in tables]}
         # Replaced as a whole: a run that is ended early leaves a file that can be read.
         write_json(self._file, content, indent=1)
 
