@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 from unspool_studies import words
-from unspool_studies.bench import command, experiment, options, orders, report, unified
+from unspool_studies.bench import command, experiment, options, orders, report, unified, ways
 from unspool_studies.bench.managed import NotManaged
 
 from fake_cuda import FakeCuda
@@ -74,7 +74,7 @@ class FakeManaged:
 def managed(monkeypatch):
     """Unified memory of the fake device; what was made of it."""
     monkeypatch.setattr(FakeManaged, "made", [])
-    monkeypatch.setattr(orders, "Managed", FakeManaged)
+    monkeypatch.setattr(ways, "Managed", FakeManaged)
     return FakeManaged.made
 
 
@@ -140,7 +140,7 @@ def test_unified_memory_stays_within_its_share_of_the_device(way, kind, order, m
     sizes = experiment.sizes_of(kind, 24 * MIB, MIB)
     versions = experiment.order_of(order, len(sizes))
     one = experiment.Experiment(sizes, versions, 9 * MIB, MIB, tmp_path, 0.0)
-    outcome = orders.through_unified(FakeCuda(), one, way)
+    outcome = ways.through(FakeCuda(), one, way)
     assert outcome.wrong == 0
     # What the device reads across the link is not there.
     assert way.in_place or max(sizes) < managed[0].peak <= one.device
@@ -152,7 +152,7 @@ def test_unified_memory_is_refused_when_the_card_has_less_free(tmp_path):
     device = FakeCuda()
     device.free_memory = lambda: 23 * MIB
     with pytest.raises(NotManaged, match="more than is free"):
-        orders.through_unified(device, one, unified.WAYS[0])
+        ways.through(device, one, unified.WAYS[0])
     assert device.leaked == 0
 
 

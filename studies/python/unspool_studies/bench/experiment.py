@@ -193,9 +193,10 @@ class Application:
         return tuple(self._cuda.elapsed(*ends) for ends in self._calls)
 
     @property
-    def left(self) -> float:
-        """Seconds that are left to the run, at least a millisecond."""
-        return max(1e-3, self._until - time.perf_counter())
+    def left(self) -> float | None:
+        """Seconds that are left to the run, at least a millisecond; None: there is no limit."""
+        left = self._until - time.perf_counter()
+        return None if math.isinf(left) else max(1e-3, left)
 
     def wrong(self) -> int:
         """Restores that gave another mark than was saved."""
