@@ -24,7 +24,7 @@ class FakeStream:
 class FakeCuda:
     """One device."""
 
-    ordinal = 0
+    ordinal, devices = 0, 1
     name = "a device in plain memory"
     #: A spool of the CPU: there is no device that it could use.
     spool_options = {"on": "cpu"}  # noqa: RUF012

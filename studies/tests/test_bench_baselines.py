@@ -1,5 +1,5 @@
-"""What people would use instead of a spool, in part `orders` of `unspool-bench`: all bytes come back,
-in every order, and caches hold what they should. Nothing is asserted about time."""
+"""What people would use instead of a spool, in part `orders` of `unspool-bench`: all bytes come
+back, in every order, and caches hold what they should. Nothing is asserted about time."""
 
 import sys
 from functools import partial
@@ -9,8 +9,8 @@ import pytest
 from unspool_studies import words
 from unspool_studies.bench import experiment, ways
 from unspool_studies.bench.adios import AdiosHistory
-from unspool_studies.bench.by_hand import LruHistory, PinnedHistory
-from unspool_studies.bench.saved_tensors import NoBaseline, SavedTensors, pinned_by_torch
+from unspool_studies.bench.by_hand import LruHistory, NoBaseline, PinnedHistory
+from unspool_studies.bench.saved_tensors import SavedTensors, pinned_by_torch
 
 from driver_cuda import Copies, DriverCuda
 from fake_cuda import FakeCuda
@@ -72,10 +72,11 @@ def test_every_baseline_brings_back_every_byte(name, kind, order, tmp_path):
 
 def test_pinned_copies_put_into_the_file_only_what_host_memory_does_not_hold(tmp_path):
     cuda, one = FakeCuda(), one_of("uniform", "reverse", tmp_path)
-    history = PinnedHistory(cuda, Application(cuda, one.sizes), one, disk=True)
+    application = Application(cuda, one.sizes)
+    history = PinnedHistory(cuda, application, one, disk=True)
     (folder,) = tmp_path.iterdir()
     for version in range(12):
-        history.save(version, cuda.address(np.zeros(PAGE, np.uint8)))
+        history.save(version, cuda.address(application.state))
     assert (folder / "history").stat().st_size == 6 * PAGE
     history.close()
 
@@ -110,9 +111,7 @@ def test_a_baseline_without_its_package_says_what_to_install(monkeypatch, tmp_pa
         with pytest.raises(NoBaseline, match=f"pip install {package}"):
             history(cuda, Application(cuda, one.sizes), one)
     with pytest.raises(NoBaseline, match="no order but the reverse one"):
-        SavedTensors(
-            cuda, Application(cuda, one.sizes), one_of("uniform", "irregular", tmp_path)
-        )
+        SavedTensors(cuda, Application(cuda, one.sizes), one_of("uniform", "irregular", tmp_path))
     assert cuda.leaked == 0
 
 

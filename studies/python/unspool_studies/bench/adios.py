@@ -13,10 +13,9 @@ import tempfile
 from typing import Any
 
 import numpy as np
-from unspool_studies.bench.by_hand import require_disk, view_of
+from unspool_studies.bench.by_hand import NoBaseline, require_disk, view_of
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.experiment import Application, Experiment
-from unspool_studies.bench.saved_tensors import NoBaseline
 
 __all__ = ["AdiosHistory"]
 

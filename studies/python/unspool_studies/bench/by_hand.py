@@ -22,7 +22,11 @@ from unspool_studies.bench.disk_tier import move_all, open_direct
 from unspool_studies.bench.experiment import PAGE, Application, Experiment
 from unspool_studies.bench.machine import require_memory
 
-__all__ = ["LruHistory", "PinnedHistory", "require_disk", "view_of"]
+__all__ = ["LruHistory", "NoBaseline", "PinnedHistory", "require_disk", "view_of"]
+
+
+class NoBaseline(RuntimeError):
+    """A baseline that cannot do the experiment, or whose package is missing; the text says why."""
 
 
 def view_of(address: int, count: int) -> memoryview:

@@ -164,9 +164,13 @@ def host_memory_needed(part: str, plan: Plan) -> int:
         "sweep": plan.host_tier or plan.history,
         "start": max(plan.arenas),
         "shot": plan.shot_checkpoints * plan.checkpoint,
-        "node": plan.share,
+        "node": _node_memory(plan),
         "orders": plan.orders_history,
     }.get(part, 0)
+
+
+def _node_memory(plan: Plan) -> int:
+    return max(plan.processes) * plan.orders_host if plan.node_shots else plan.share
 
 
 def _warm(parts: tuple[str, ...], plan: Plan, report: Report) -> None:

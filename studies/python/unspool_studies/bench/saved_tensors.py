@@ -12,16 +12,13 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from unspool_studies.bench.by_hand import NoBaseline
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.experiment import Application, Experiment
 from unspool_studies.bench.libraries import torch_stream
 from unspool_studies.bench.machine import require_memory
 
-__all__ = ["NoBaseline", "SavedTensors", "pinned_by_torch"]
-
-
-class NoBaseline(RuntimeError):
-    """A baseline that cannot do the experiment, or whose package is missing; the text says why."""
+__all__ = ["SavedTensors", "pinned_by_torch"]
 
 
 def pinned_by_torch(sizes: Sequence[int]) -> int:
