@@ -85,17 +85,15 @@ class SavedTensors:
 def _keep(torch: Any) -> Any:
     """The function whose backward pass writes the state that its forward pass has saved."""
 
-    class Keep(torch.autograd.Function):  # type: ignore[misc]
-        @staticmethod
-        def forward(ctx: Any, start: Any, state: Any, to: Any) -> Any:
-            ctx.save_for_backward(state)
-            ctx.to = to
-            return start.clone()
+    def forward(ctx: Any, start: Any, state: Any, to: Any) -> Any:
+        ctx.save_for_backward(state)
+        ctx.to = to
+        return start.clone()
 
-        @staticmethod
-        def backward(ctx: Any, gradient: Any) -> tuple[Any, None, None]:
-            (state,) = ctx.saved_tensors
-            ctx.to[: len(state)].copy_(state, non_blocking=True)
-            return gradient, None, None
+    def backward(ctx: Any, gradient: Any) -> tuple[Any, None, None]:
+        (state,) = ctx.saved_tensors
+        ctx.to[: len(state)].copy_(state, non_blocking=True)
+        return gradient, None, None
 
-    return Keep
+    passes = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type("Keep", (torch.autograd.Function,), passes)
