@@ -73,15 +73,16 @@ def grid_of(found: Sequence[Found]) -> Table | None:
     columns = [f"{what} at {1e3 * step:g} ms" for what in ("save", "restore") for step in steps]
     heads = ("sizes", "order", "flushed", "way", "tier")
     table = Table("orders-grid", "GB/s by compute and device tier", (*heads, *columns))
-    rates: dict[tuple[str, str, str, str, int], dict[float, Found]] = {}
+    rates: dict[tuple[str, ...], dict[float, Found]] = {}
     for one in found:
-        place = (one.kind, one.order, _flushed(one), one.way, one.experiment.device)
+        tier = size_text(one.experiment.device)
+        place = (one.kind, one.order, _flushed(one), one.way, tier)
         rates.setdefault(place, {})[one.experiment.compute] = one
-    for (*place, device), cells in rates.items():
+    for place, cells in rates.items():
         known = [cells.get(step) for step in steps]
         saves = [None if one is None else one.save for one in known]
         restores = [None if one is None else one.restore for one in known]
-        table.add(*place, size_text(device), *saves, *restores)
+        table.add(*place, *saves, *restores)
     return table
 
 
@@ -93,8 +94,9 @@ def series_of(found: Sequence[Found]) -> Table | None:
     table = Table("orders-restores", "Each restore", SERIES, notes=list(SERIES_NOTES))
     for one in timed:
         rates, distances = rates_of(one), distances_of(one)
-        place = (one.kind, one.order, one.experiment.compute * 1e3)
-        place = (*place, size_text(one.experiment.device), _flushed(one), one.way)
+        tier = size_text(one.experiment.device)
+        setting = (one.experiment.compute * 1e3, tier, _flushed(one))
+        place = (one.kind, one.order, *setting, one.way)
         step = -(-len(rates) // PARTS)
         for begin in range(0, len(rates), step):
             end = min(begin + step, len(rates))

@@ -221,8 +221,8 @@ def _passes(
     flush = application.flush(history.flush)
     history.begin_restores(one.order)
     backward = application.backward(lambda version: history.restore(version, address), ahead)
-    passes, known = (forward, backward), (None, None, None)
-    return Outcome(*passes, *known, application.wrong(), flush, saves, application.calls())
+    wrong, calls = application.wrong(), application.calls()
+    return Outcome(forward, backward, None, None, None, wrong, flush, saves, calls)
 
 
 def _through_spool(cuda: Cuda, one: Experiment, way: SpoolWay) -> Outcome:
@@ -251,9 +251,11 @@ def _through_spool(cuda: Cuda, one: Experiment, way: SpoolWay) -> Outcome:
         saves = application.calls()
         flush = application.flush(lambda: spool.flush(timeout=application.left))
         spool.start_prefetch()
-        passes = forward, application.backward(restore, way.ahead)
-        calls, counted = (saves, application.calls()), _counted(spool.stats())
-        return Outcome(*passes, *counted, application.wrong(), flush, *calls, tuple(watch.seen))
+        backward = application.backward(restore, way.ahead)
+        stalls, served, disk = _counted(spool.stats())
+        wrong, calls = application.wrong(), application.calls()
+        seen = tuple(watch.seen)
+        return Outcome(forward, backward, stalls, served, disk, wrong, flush, saves, calls, seen)
 
 
 @dataclass
