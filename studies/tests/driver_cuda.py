@@ -1,7 +1,10 @@
-"""The interface of `unspool_studies.bench.cuda.Cuda` on the driver of the tests, by ctypes.
+"""The interface of `unspool_studies.bench.cuda.Cuda` on the driver of the tests, by ctypes. It stands in
+the place of CUDA's.
 
 Copies and kernels of the spool go through the same driver, so that what is measured here orders
-them as it orders them on a GPU. The driver's memory of a device is apart from that of the process.
+them as it orders them on a GPU: what is enqueued takes effect later, in any order that streams and
+events allow. The driver's memory of a device is apart from that of the process. Kernels take no
+time.
 """
 
 import contextlib
@@ -54,11 +57,16 @@ class DriverCuda:
         self._driver = fake_gpu.load()
         self.enter()
         self.name, self.used = f"a driver in plain memory, {ordinal}", self.stream()
-        self.held = 0
+        self.held = self.events = 0
 
     @property
     def spool_options(self):
         return {"on": f"cuda:{self.ordinal}"}
+
+    @property
+    def leaked(self):
+        """What was not given back, in numbers of objects."""
+        return self.held + self.events
 
     def enter(self):
         self._driver.context(self.ordinal)
@@ -113,6 +121,33 @@ class DriverCuda:
     def wait(self, stream):
         self._driver.call("cuStreamSynchronize", ctypes.c_void_p(stream.ptr))
 
+    def event(self):
+        event = ctypes.c_void_p()
+        self._driver.call("cuEventCreate", ctypes.byref(event), 0)
+        self.events += 1
+        return event.value
+
+    def record(self, event, stream):
+        self._driver.call("cuEventRecord", ctypes.c_void_p(event), ctypes.c_void_p(stream.ptr))
+
+    def wait_event(self, event):
+        self._driver.call("cuEventSynchronize", ctypes.c_void_p(event))
+
+    def hold(self, stream, event):
+        where = ctypes.c_void_p(stream.ptr), ctypes.c_void_p(event)
+        self._driver.call("cuStreamWaitEvent", *where, 0)
+
+    def elapsed(self, begin, end):
+        self.wait_event(end)
+        found = ctypes.c_float()
+        ends = ctypes.c_void_p(begin), ctypes.c_void_p(end)
+        self._driver.call("cuEventElapsedTime", ctypes.byref(found), *ends)
+        return max(1e-6, found.value / 1e3)
+
+    def destroy_event(self, event):
+        self.events -= 1
+        self._driver.call("cuEventDestroy_v2", ctypes.c_void_p(event))
+
     def down(self, host, device, count, stream):
         self._copy("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(host), device, count, stream)
 
@@ -128,6 +163,13 @@ class DriverCuda:
     def fill(self, address, value, count, stream):
         self._driver.fill(address, value, count, stream.ptr)
 
+    def spin(self, seconds, stream):
+        pass
+
+    def read(self, address, count):
+        """What is there at this moment."""
+        return self._driver.read(address, count)
+
     def _copy(self, name, to, source, count, stream):
         arguments = (ctypes.c_uint64(source), ctypes.c_size_t(count), ctypes.c_void_p(stream.ptr))
         self._driver.call(name, to, *arguments)
@@ -136,3 +178,13 @@ class DriverCuda:
         with self._lock:
             self.held += by
         return address
+
+
+class Copies:
+    """What the application needs of unified memory, where no way uses it: copies."""
+
+    def __init__(self, cuda):
+        self._cuda = cuda
+
+    def copy(self, to, source, count, stream):
+        self._cuda.within(to, source, count, stream)

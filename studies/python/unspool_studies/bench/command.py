@@ -18,6 +18,7 @@ from unspool_studies.bench import (
     gpuzip,
     memory_tier,
     node,
+    node_shots,
     orders,
     paper,
     planned,
@@ -46,6 +47,10 @@ class BenchError(Error, ValueError):
     """A measurement that this machine cannot make."""
 
 
+def _node(cuda: Cuda, plan: Plan, report: Report) -> None:
+    (node_shots if plan.node_shots else node).run(cuda, plan, report)
+
+
 #: The parts that need a GPU.
 GPU: dict[str, Callable[[Cuda, Plan, Report], None]] = {
     "raw": raw.run,
@@ -53,7 +58,7 @@ GPU: dict[str, Callable[[Cuda, Plan, Report], None]] = {
     "sweep": sweep.run,
     "start": start.run,
     "shot": paper.run,
-    "node": node.run,
+    "node": _node,
     "orders": orders.run,
     "gpuzip": gpuzip.run,
     "accumulated-gpu": accumulated_gpu.run,
@@ -168,9 +173,13 @@ def host_memory_needed(part: str, plan: Plan) -> int:
         "sweep": plan.host_tier or plan.history,
         "start": max(plan.arenas),
         "shot": max(plan.shot_checkpoints) * plan.checkpoint * max(plan.shot_processes),
-        "node": plan.share,
+        "node": _node_memory(plan),
         "orders": plan.orders_history,
     }.get(part, 0)
+
+
+def _node_memory(plan: Plan) -> int:
+    return max(plan.processes) * plan.orders_host if plan.node_shots else plan.share
 
 
 def _warm(parts: tuple[str, ...], plan: Plan, report: Report) -> None:

@@ -74,7 +74,7 @@ class Cuda:
         return {"on": f"cuda:{self.ordinal}"}
 
     def devices(self) -> int:
-        """How many devices this machine has."""
+        """How many devices this process can use."""
         return int(self._runtime.getDeviceCount())
 
     def free_memory(self) -> int:

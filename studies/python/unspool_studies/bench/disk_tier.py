@@ -19,7 +19,7 @@ from unspool_studies.bench.options import Plan
 from unspool_studies.bench.report import Report, Table
 from unspool_studies.bench.tiers import open_plain, room_for
 
-__all__ = ["PlainFile", "run"]
+__all__ = ["PlainFile", "move_all", "open_direct", "run"]
 
 COLUMNS = ("way", "write GB/s", "of raw %", "read GB/s", "read/raw %")
 
@@ -96,7 +96,7 @@ class PlainFile:
         folder = self._stack.enter_context(
             tempfile.TemporaryDirectory(prefix="unspool-bench-", dir=self._directory)
         )
-        self._file, self.direct = _open(Path(folder) / "plain")
+        self._file, self.direct = open_direct(Path(folder) / "plain")
         self._stack.callback(os.close, self._file)
         return self
 
@@ -114,17 +114,27 @@ class PlainFile:
 
     def _each(self, call: Callable[..., int], count: int) -> None:
         for number in range(count):
-            self._all(call, number)
-
-    def _all(self, call: Callable[..., int], number: int) -> None:
-        """The whole buffer at its place: the system may do less in one call."""
-        done = 0
-        while done < self._size:
-            with memoryview(self._buffer)[done:] as view:
-                done += call(self._file, [view], number * self._size + done)
+            with memoryview(self._buffer) as view:
+                move_all(call, self._file, view, number * self._size)
 
 
-def _open(path: Path) -> tuple[int, bool]:
+def move_all(call: Callable[..., int], file: int, view: memoryview, place: int) -> None:
+    """Writes or reads all bytes at their place in the file: the system may do less in one call.
+
+    Raises:
+        OSError: it fails, or the file ends before.
+    """
+    done = 0
+    while done < len(view):
+        with view[done:] as rest:
+            count = call(file, [rest], place + done)
+        if not count:
+            raise OSError(f"a file ends after {place + done} bytes, {len(view) - done} more needed")
+        done += count
+
+
+def open_direct(path: Path) -> tuple[int, bool]:
+    """A new file that is used past the page cache, and whether its file system can do that."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     try:
         return os.open(path, flags | os.O_DIRECT, 0o600), True

@@ -4,13 +4,16 @@ orders, and the application that computes, saves and restores.
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.managed import Managed
+from unspool_studies.bench.measure import seconds_of
 from unspool_studies.bench.memory import byte_at
 from unspool_studies.bench.sizes import SEED
 
@@ -34,6 +37,11 @@ class Experiment:
         host: bytes of the host tier.
         directory: of the disk tier.
         compute: seconds of each step.
+        wait: whether the first restore waits until everything is flushed.
+        timed: whether each save and each restore is timed by itself; two events more a step.
+        limit: seconds after which a run is given up, between two steps.
+        meet: waits for the other processes, before the first step; None: there are none.
+        coupled: whether they meet before every step, of both passes.
     """
 
     sizes: tuple[int, ...]
@@ -42,6 +50,11 @@ class Experiment:
     host: int
     directory: Path
     compute: float
+    wait: bool = False
+    timed: bool = False
+    limit: float = math.inf
+    meet: Callable[[], None] | None = None
+    coupled: bool = False
 
     @property
     def total(self) -> int:
@@ -72,32 +85,60 @@ class Application:
         self._host = cuda.host_alloc(MARK * self._count)
         self._events = [cuda.event() for _ in range(self._count)]
         self._ends = cuda.event(), cuda.event()
+        calls = self._count if experiment.timed else 0
+        self._calls = [(cuda.event(), cuda.event()) for _ in range(calls)]
+        self._until = time.perf_counter() + experiment.limit
         for version in range(self._count):
             cuda.fill(self._marks + MARK * version, mark(version), MARK, self.stream)
 
     def forward(self, save: Callable[[int], None]) -> float:
-        """All saves; seconds of the pass."""
+        """All saves; seconds of the pass.
 
-        def step(version: int) -> None:
+        Raises:
+            TimeoutError: the time of the experiment is over.
+        """
+        if self._one.meet is not None and not self._one.coupled:
+            self._one.meet()
+
+        def step(number: int, version: int) -> None:
             self._compute()
             middle = self._middle(version)
             self._managed.copy(middle, self._marks + MARK * version, MARK, self.stream)
-            save(version)
+            self._call(number, save, version)
 
         return self._passed(range(self._count), step, STEPS_AHEAD)
 
     def backward(self, restore: Callable[[int], None], hints: int | None) -> float:
         """All restores; seconds of the pass. Without all hints each is asked for when the step
         before has ended: a request that comes earlier would be a hint.
+
+        Raises:
+            TimeoutError: the time of the experiment is over.
         """
 
-        def step(version: int) -> None:
-            restore(version)
+        def step(number: int, version: int) -> None:
+            self._call(number, restore, version)
             to = self._marks + MARK * (self._count + version)
             self._managed.copy(to, self._middle(version), MARK, self.stream)
             self._compute()
 
         return self._passed(self._one.order, step, STEPS_AHEAD if hints is None else 1)
+
+    def flush(self, flush: Callable[[], object]) -> float | None:
+        """Seconds that `flush` takes, where the experiment waits for it before the restores."""
+        return seconds_of(flush) if self._one.wait else None
+
+    def calls(self) -> tuple[float, ...]:
+        """Seconds of each save or restore of the last pass, in their order, by the device's clock;
+        none where they are not timed.
+        """
+        return tuple(self._cuda.elapsed(*ends) for ends in self._calls)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left to the run, at least a millisecond; None: there is no limit."""
+        left = self._until - time.perf_counter()
+        return None if math.isinf(left) else max(1e-3, left)
 
     def wrong(self) -> int:
         """Restores that gave another mark than was saved."""
@@ -111,23 +152,44 @@ class Application:
     def close(self) -> None:
         """Gives everything back."""
         self._cuda.wait(self.stream)
-        for event in (*self._events, *self._ends):
+        for event in (*self._events, *self._ends, *sum(self._calls, ())):
             self._cuda.destroy_event(event)
         self._cuda.free(self._marks)
         self._cuda.free_host(self._host)
         del self.state
 
-    def _passed(self, versions: Sequence[int], step: Callable[[int], None], ahead: int) -> float:
+    def _passed(
+        self, versions: Sequence[int], step: Callable[[int, int], None], ahead: int
+    ) -> float:
         begin, end = self._ends
+        meet = self._one.meet if self._one.coupled else None
+        ahead = ahead if meet is None else 1
         self._cuda.wait(self.stream)
         self._cuda.record(begin, self.stream)
         for number, version in enumerate(versions):
             if number >= ahead:
                 self._cuda.wait_event(self._events[number - ahead])
-            step(version)
+            if meet is not None:
+                meet()
+            self._check_time(number)
+            step(number, version)
             self._cuda.record(self._events[number], self.stream)
         self._cuda.record(end, self.stream)
         return self._cuda.elapsed(begin, end)
+
+    def _check_time(self, number: int) -> None:
+        if time.perf_counter() > self._until:
+            limit = f"{self._one.limit:g} s of --orders-cell-limit"
+            raise TimeoutError(f"given up after {limit}, before step {number} of {self._count}")
+
+    def _call(self, number: int, call: Callable[[int], None], version: int) -> None:
+        """A save or restore, between two events where each of them is timed."""
+        if not self._calls:
+            return call(version)
+        before, after = self._calls[number]
+        self._cuda.record(before, self.stream)
+        call(version)
+        self._cuda.record(after, self.stream)
 
     def _compute(self) -> None:
         if self._one.compute:

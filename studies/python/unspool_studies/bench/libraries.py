@@ -10,7 +10,7 @@ from typing import Any
 
 from unspool_studies.bench.cuda import Cuda, Stream
 
-__all__ = ["Library", "libraries"]
+__all__ = ["Library", "libraries", "torch_stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,13 @@ def _torch(torch: Any, ordinal: int) -> Library:
     def array(size: int) -> Any:
         return torch.zeros(size, dtype=torch.uint8, device=device)
 
-    def current(stream: Stream) -> contextlib.AbstractContextManager[Any]:
-        external = torch.cuda.ExternalStream(stream.ptr, device=device)
-        manager: contextlib.AbstractContextManager[Any] = torch.cuda.stream(external)
-        return manager
+    return Library("PyTorch", array, lambda stream: torch_stream(torch, ordinal, stream))
 
-    return Library("PyTorch", array, current)
+
+def torch_stream(
+    torch: Any, ordinal: int, stream: Stream
+) -> contextlib.AbstractContextManager[Any]:
+    """Makes a stream of this device PyTorch's current one; may be entered again."""
+    external = torch.cuda.ExternalStream(stream.ptr, device=torch.device("cuda", ordinal))
+    manager: contextlib.AbstractContextManager[Any] = torch.cuda.stream(external)
+    return manager

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import unspool
+from unspool.stats import size as size_text
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.measure import seconds_of
 from unspool_studies.bench.memory import Mapping, in_parallel, write_pages
@@ -22,6 +23,7 @@ __all__ = [
     "about",
     "available_memory",
     "fits",
+    "require_memory",
     "warm_memory",
 ]
 
@@ -63,6 +65,18 @@ def fits(count: int, available: int | None) -> bool:
     if available is None or os.environ.get("UNSPOOL_CHECK_FREE") == "0":
         return True
     return count <= USABLE * available
+
+
+def require_memory(count: int) -> None:
+    """Refuses a buffer of so many bytes that would not leave the machine enough.
+
+    Raises:
+        OSError: there is too little memory.
+    """
+    available = available_memory()
+    if not fits(count, available):
+        text = f"{size_text(available or 0)} of host memory are free, {size_text(count)} are needed"
+        raise OSError(text)
 
 
 def warm_memory(count: int, threads: int) -> float:

@@ -59,6 +59,9 @@ LONG_GPU_PARTS = ("raw", "orders", "gpuzip", "accumulated-gpu")
 DEFAULT_GPU_PARTS = tuple(part for part in GPU_PARTS if part not in LONG_GPU_PARTS)
 DEFAULT_PLAIN_PARTS = ("memory", "disk")
 
+#: Whether the restores of part `orders` wait until everything is flushed.
+WAITS = ("no", "yes")
+
 MIB, GIB = 1 << 20, 1 << 30
 
 
@@ -100,8 +103,14 @@ class Plan:
         order_sizes: of checkpoints there; `SIZES`.
         orders_history: bytes of the history there.
         orders_host: bytes of the host tier there, where `host_tier` says nothing.
+        orders_wait: whether restores wait until all is flushed; of `WAITS`.
+        orders_traces: files of sizes in place of `order_sizes`, the first for the first process.
+        orders_device: bytes of the device tier there; empty: `device_tier`.
         orders_compute: of a step there.
         orders_limit: no further order is begun after so long.
+        orders_cell_limit: the longest that one way may take there.
+        orders_plot: a file for the plot of each restore there.
+        node_shots: whether part `node` does the shots of part `orders`.
         gpuzip: what part `gpuzip` measures.
         migration: what part `schedules` measures.
         prediction: what part `plan` measures.
@@ -145,8 +154,14 @@ class Plan:
     order_sizes: tuple[str, ...] = SIZES
     orders_history: int = 48 * GIB
     orders_host: int = 32 * GIB
-    orders_compute: float = 10e-3
+    orders_wait: tuple[str, ...] = ("no",)
+    orders_traces: tuple[Path, ...] = ()
+    orders_device: tuple[int, ...] = ()
+    orders_compute: tuple[float, ...] = (10e-3,)
     orders_limit: float = math.inf
+    orders_cell_limit: float = 120.0
+    orders_plot: Path | None = None
+    node_shots: bool = False
     gpuzip: Gpuzip = field(default_factory=Gpuzip)
     migration: Migration = field(default_factory=Migration)
     prediction: Prediction = field(default_factory=Prediction)
@@ -288,6 +303,11 @@ def _start_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--processes", type=counts_of, metavar="N[,N]", help="(1,2,4,8)")
     _add_size(group, "--share", "host memory that processes share (32GiB)")
     _add_size(group, "--node-history", "of each process (4GB)")
+    group.add_argument(
+        "--node-shots",
+        action="store_true",
+        help="the shots of part orders in each process, in step and not, in place of starts",
+    )
 
 
 def _disk_options(group: argparse._ArgumentGroup) -> None:
@@ -301,14 +321,49 @@ def _order_options(group: argparse._ArgumentGroup) -> None:
     )
     kinds = ", ".join(SIZES)
     group.add_argument("--order-sizes", type=some_of(SIZES), metavar="KIND", help=kinds)
+    group.add_argument(
+        "--orders-traces",
+        type=_files,
+        metavar="FILE[,FILE]",
+        help="sizes in place of --order-sizes: one a line, or a spool's profile (.json); with "
+        "--node-shots one file for each process",
+    )
+    group.add_argument(
+        "--orders-wait",
+        type=some_of(WAITS),
+        metavar="WORD[,WORD]",
+        help="no, yes: whether restores wait until everything is flushed (no)",
+    )
     _add_size(group, "--orders-history", "(48GiB)")
+    _add_sizes(group, "--orders-device", "the device tier (--device-tier)")
     _add_size(group, "--orders-host", "the host tier (32GiB)")
-    group.add_argument("--orders-compute", type=_seconds, metavar="MS", help="of a step (10)")
+    group.add_argument(
+        "--orders-compute", type=_milliseconds, metavar="MS[,MS]", help="of a step (10)"
+    )
     group.add_argument("--orders-limit", type=float, metavar="S", help="begin nothing later")
+    group.add_argument(
+        "--orders-cell-limit",
+        type=_limit,
+        metavar="S",
+        help="the longest that a way may take (120)",
+    )
+    group.add_argument(
+        "--orders-plot", type=Path, metavar="FILE", help="time each restore, and draw them there"
+    )
 
 
-def _seconds(text: str) -> float:
-    return _milliseconds(text)[0]
+def _files(text: str) -> tuple[Path, ...]:
+    return tuple(map(Path, words_of(text)))
+
+
+def _limit(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: seconds above 0")
+    return seconds
 
 
 def plan_of(options: argparse.Namespace) -> Plan:

@@ -1,47 +1,48 @@
 """Part `orders`: the experiment of the paper on prefetching (Maurya et al., HPDC 2023, section
 5.3): a history larger than device and host tier, saved once and restored once, in three orders,
-with all hints, one, and none, beside unified memory.
+with all hints, one, and none, beside unified memory and what people would use instead.
 
-As there, the restores begin right after the saves, and the measure is the throughput that the
-application sees: the bytes over the time for which it was blocked, which is the time of the pass
-less its computation.
+The restores begin right after the saves (Figure 6), or when everything is flushed (Figure 5). The
+measure is the throughput that the application sees: the bytes over the time for which it was
+blocked, which is the time of the pass less its computation. Several computes of a step and several
+device tiers make a table of their own (Figure 8); a plot shows each restore (Figure 7).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import unspool
 from unspool.planning import measure_links
-from unspool.stats import Stats
 from unspool.stats import size as size_text
 from unspool_studies.bench.bound import Access, Link, least_seconds
 from unspool_studies.bench.cuda import Cuda
-from unspool_studies.bench.experiment import Application, Experiment, order_of
-from unspool_studies.bench.machine import available_memory, fits
-from unspool_studies.bench.managed import Managed, NotManaged
+from unspool_studies.bench.experiment import Experiment, order_of
 from unspool_studies.bench.options import Plan
+from unspool_studies.bench.orders_tables import Found, grid_of, series_of
 from unspool_studies.bench.raw import Links, device_seconds, links, within_device
 from unspool_studies.bench.report import Cell, Report, Table
-from unspool_studies.bench.sizes import sizes_of
-from unspool_studies.bench.tiers import FRAME, open_spool, tier, wait_until_ready
-from unspool_studies.bench.unified import WAYS, UnifiedHistory, UnifiedWay
+from unspool_studies.bench.sizes import SEED, sizes_of, traced_sizes
+from unspool_studies.bench.unified import UnifiedWay
+from unspool_studies.bench.ways import Outcome, SpoolWay, Way, named, through
 
-__all__ = ["Outcome", "SpoolWay", "bound_of", "rows_of", "run", "through_spool", "through_unified"]
+__all__ = ["COLUMNS", "Case", "bound_of", "cases_of", "rate_of", "row_of", "run"]
 
 COLUMNS = (
     "sizes",
     "order",
+    "step ms",
+    "tier",
     "way",
     "save GB/s",
     "restore GB/s",
     "x unified",
     "forward s",
+    "flush s",
     "backward s",
     "both s",
     "bound s",
@@ -66,85 +67,116 @@ NOTES = (
     "disk GB: flushed to it and prefetched from it; a restore may also read from it by itself",
     "unified memory is given no disk: what is not on the device is in host memory; so 'no disk' is "
     "the way that compares like with like",
+    "step ms: compute of a step; tier: bytes of the history that may be on the device",
+    "flush s: between the passes, until everything is flushed; in no other figure",
     "unified memory: at most the device tier's bytes of the history are on the device at once",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class SpoolWay:
-    """One use of a spool.
+class Case:
+    """What all ways do, once.
 
     Attributes:
-        name: for the table.
-        hints: restores that are announced ahead; None: all of them, before the first save.
-        disk: whether the host tier is smaller than the history.
+        kind: of sizes: one of `SIZES`, or the file that they are from.
+        order: of restores, by its name.
+        experiment: all of it.
     """
 
-    name: str
-    hints: int | None
-    disk: bool = True
+    kind: str
+    order: str
+    experiment: Experiment
 
 
-SPOOL_WAYS = (
-    SpoolWay("unspool, all hints", None),
-    SpoolWay("unspool, all hints, no disk", None, disk=False),
-    SpoolWay("unspool, one hint", 1),
-    SpoolWay("unspool, no hints", 0),
-)
+def cases_of(plan: Plan, number: int = 0) -> Iterator[Case]:
+    """What a plan asks for; `number` is that of the process, each of which has variable sizes and
+    an irregular order of its own.
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came out of one way.
-
-    Attributes:
-        forward: seconds of the forward pass.
-        backward: seconds of the backward pass.
-        stalls: of saves and restores, as the spool counts them.
-        served: restores from the device, from the host and from the disk.
-        disk: bytes that were written to the disk and read from it, in 1e9.
-        wrong: restores that gave other bytes than were saved, by the mark in their middle.
+    Raises:
+        SizesError: a file of sizes cannot be used.
     """
+    host = plan.host_tier or plan.orders_host
+    seed = SEED + number
+    for kind, sizes in _sizes(plan, number):
+        devices = plan.orders_device or (plan.device_tier,)
+        varied = itertools.product(plan.orders, plan.orders_wait, plan.orders_compute, devices)
+        for name, wait, compute, device in varied:
+            order = order_of(name, len(sizes), seed)
+            where = (device, host, plan.directory, compute)
+            timed, limit = plan.orders_plot is not None, plan.orders_cell_limit
+            yield Case(kind, name, Experiment(sizes, order, *where, wait == "yes", timed, limit))
 
-    forward: float
-    backward: float
-    stalls: tuple[float, float] | None
-    served: tuple[int, ...] | None
-    disk: tuple[float, float] | None
-    wrong: int
+
+def _sizes(plan: Plan, number: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The kinds of sizes with the bytes of each checkpoint, of the process with this number."""
+    if plan.orders_traces:
+        file = plan.orders_traces[number % len(plan.orders_traces)]
+        yield file.name, traced_sizes(file)
+        return
+    for kind in plan.order_sizes:
+        yield kind, sizes_of(kind, plan.orders_history, plan.checkpoint, SEED + number)
 
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
-    """One table."""
-    host = plan.host_tier or plan.orders_host
-    title = (
-        f"{size_text(plan.orders_history)} saved and restored once, {plan.orders_compute * 1e3:g} "
-        f"ms of compute a step, device tier {size_text(plan.device_tier)}, host tier "
-        f"{size_text(host)}, the rest on disk in {plan.directory}"
-    )
-    table = report.begin(Table("orders", title, COLUMNS, notes=list(NOTES)))
+    """One table; another of the restores where they are drawn, and one of rates where compute or
+    device tier vary.
+
+    Raises:
+        SizesError: a file of sizes cannot be used.
+    """
+    cases = list(cases_of(plan))
+    table = report.begin(Table("orders", _title(plan), COLUMNS, notes=list(NOTES)))
     begin = time.perf_counter()
     speeds = _speeds(cuda, plan, table)
-    alone = _compute_seconds(cuda, plan.orders_compute)
-    for kind in plan.order_sizes:
-        sizes = sizes_of(kind, plan.orders_history, plan.checkpoint)
-        for name in plan.orders:
-            order = order_of(name, len(sizes))
-            experiment = Experiment(
-                sizes, order, plan.device_tier, host, plan.directory, plan.orders_compute
-            )
-            if time.perf_counter() - begin > plan.orders_limit:
-                table.note(f"no time was left for: {kind}, {name}")
-                continue
-            found = _outcomes(cuda, experiment, plan, table)
-            bounds = {
-                way.name: bound_of(experiment, alone, speeds[: 1 + way.disk])
-                for way in SPOOL_WAYS
-                if len(speeds) > way.disk
-            }
-            for row in rows_of(experiment, found, len(sizes) * alone, bounds):
-                table.add(kind, name, *row)
+    found: list[Found] = []
+    for case in cases:
+        if time.perf_counter() - begin > plan.orders_limit:
+            table.note(f"no time was left for: {case.kind}, {case.order}")
+            continue
+        found += _rows(cuda, case, plan, table, speeds)
     report.show(table)
+    for other in (grid_of(found), series_of(found)):
+        if other is not None:
+            report.show(other)
+    if plan.orders_plot is not None:
+        from unspool_studies.bench.orders_plot import draw
+
+        draw(found, plan.orders_plot)
+
+
+def _title(plan: Plan) -> str:
+    size = size_text(plan.orders_history)
+    history = f"{size}" if not plan.orders_traces else "a history with the sizes of a file"
+    host = size_text(plan.host_tier or plan.orders_host)
+    return (
+        f"{history} saved and restored once, through the device tier, a host tier of {host}, the "
+        f"rest on disk in {plan.directory}"
+    )
+
+
+def _rows(
+    cuda: Cuda, case: Case, plan: Plan, table: Table, speeds: Sequence[tuple[float, float]]
+) -> Iterator[Found]:
+    """Adds the row of each way as it comes. Unified memory goes first: the others are compared with
+    the best of it.
+    """
+    one, unified = case.experiment, math.nan
+    alone = _compute_seconds(cuda, one.compute)
+    place = (case.kind, case.order, one.compute * 1e3, size_text(one.device))
+    ways = named(plan.strategies)
+    for way in sorted(ways, key=lambda way: not isinstance(way, UnifiedWay)):
+        outcome = _outcome(cuda, case, way, table)
+        if outcome is None:
+            continue
+        rate = rate_of(one, outcome.backward, alone)
+        if isinstance(way, UnifiedWay):
+            unified = max(rate, unified) if unified == unified else rate
+        least = None
+        if isinstance(way, SpoolWay) and not one.wait and len(speeds) > way.disk:
+            least = bound_of(one, alone, speeds[: 1 + way.disk])
+        table.add(*place, *row_of(one, way.name, outcome, alone, unified, least))
+        rates = rate_of(one, outcome.forward, alone), rate
+        yield Found(case.kind, case.order, one, way.name, outcome, *rates)
 
 
 def _compute_seconds(cuda: Cuda, compute: float) -> float:
@@ -197,147 +229,51 @@ def bound_of(one: Experiment, compute: float, speeds: Sequence[tuple[float, floa
     return least_seconds([*saves, *restores], between, after=compute)
 
 
-def _outcomes(cuda: Cuda, one: Experiment, plan: Plan, table: Table) -> dict[str, Outcome]:
-    """What came out of each way that was asked for; what failed is named in a note."""
-    found: dict[str, Outcome] = {}
-    for way in (*SPOOL_WAYS, *WAYS):
-        if plan.strategies and not any(word in way.name for word in plan.strategies):
-            continue
-        try:
-            if isinstance(way, SpoolWay):
-                found[way.name] = through_spool(cuda, one, way)
-            else:
-                found[way.name] = through_unified(cuda, one, way)
-        except (unspool.Error, RuntimeError, OSError) as error:
-            table.note(f"{way.name}: left out: {type(error).__name__}: {error}")
-    return found
-
-
-def rows_of(
-    experiment: Experiment,
-    found: dict[str, Outcome],
-    alone: float,
-    bounds: Mapping[str, float] | None = None,
-) -> Iterator[list[Cell]]:
-    """The row of each way, without the columns of the experiment; `alone` is the time of the
-    compute of one pass, `bounds` are the least seconds of both by way.
-    """
-
-    def rate(seconds: float) -> float:
-        blocked = seconds - alone
-        return experiment.total / blocked / 1e9 if blocked > 1e-6 else math.nan
-
-    known = [found[way.name] for way in WAYS if way.name in found]
-    unified = max((rate(one.backward) for one in known), default=math.nan)
-    for name, one in found.items():
-        restores, both = rate(one.backward), one.forward + one.backward
-        least = (bounds or {}).get(name)
-        yield [
-            name,
-            rate(one.forward),
-            restores,
-            restores / unified,
-            one.forward,
-            one.backward,
-            both,
-            least,
-            None if least is None else 100 * least / both,
-            2 * alone,
-            *(one.stalls or (None, None)),
-            *(one.served or (None, None, None)),
-            *(one.disk or (None, None)),
-            one.wrong,
-        ]
-
-
-@contextmanager
-def _application(cuda: Cuda, one: Experiment) -> Iterator[tuple[Application, Managed]]:
-    managed = Managed(cuda)
-    application = Application(cuda, managed, one)
+def _outcome(cuda: Cuda, case: Case, way: Way, table: Table) -> Outcome | None:
+    """What came out of one way; one that fails is named in a note."""
     try:
-        yield application, managed
-    finally:
-        application.close()
+        return through(cuda, case.experiment, way)
+    except (unspool.Error, RuntimeError, OSError, MemoryError) as error:
+        table.note(f"{way.name}: left out: {type(error).__name__}: {error}")
+        return None
 
 
-def through_spool(cuda: Cuda, one: Experiment, way: SpoolWay) -> Outcome:
-    """Through a spool.
+def row_of(
+    experiment: Experiment,
+    name: str,
+    one: Outcome,
+    alone: float,
+    unified: float = math.nan,
+    least: float | None = None,
+) -> list[Cell]:
+    """The row of a way, without the columns of the experiment.
 
-    Raises:
-        OSError: there is too little memory or room on the disk.
-        unspool.Error: the spool refused.
+    Arguments:
+        alone: seconds of the compute of one pass.
+        unified: GB/s of the restores of the best way of unified memory.
+        least: the least seconds of both passes.
     """
-    with (
-        _application(cuda, one) as (application, _),
-        open_spool(cuda, **_tiers(one, way)) as spool,
-        cuda.current(application.stream),
-    ):
-        wait_until_ready(spool)
-        hints = iter(one.order[1:])
-        if way.hints is None:
-            spool.expect(one.order, start=False)
-
-        def save(version: int) -> None:
-            spool.save(version, application.state[: one.sizes[version]])
-
-        def restore(version: int) -> None:
-            if way.hints == 1:
-                spool.expect([version for version in [next(hints, None)] if version is not None])
-            spool.restore(version, application.state[: one.sizes[version]])
-
-        forward = application.forward(save)
-        spool.start_prefetch()
-        backward = application.backward(restore, way.hints)
-        return Outcome(forward, backward, *_counted(spool.stats()), application.wrong())
+    restores, both = rate_of(experiment, one.backward, alone), one.forward + one.backward
+    return [
+        name,
+        rate_of(experiment, one.forward, alone),
+        restores,
+        restores / unified,
+        one.forward,
+        one.flush,
+        one.backward,
+        both,
+        least,
+        None if least is None else 100 * least / both,
+        2 * alone,
+        *(one.stalls or (None, None)),
+        *(one.served or (None, None, None)),
+        *(one.disk or (None, None)),
+        one.wrong,
+    ]
 
 
-def _tiers(one: Experiment, way: SpoolWay) -> dict[str, object]:
-    """The options of the spool: the tiers, with room for what they keep beside the bytes."""
-    mean = one.total // len(one.sizes)
-    device = one.device + one.device // mean * FRAME
-    host = one.host + one.host // mean * FRAME
-    found: dict[str, object] = {"device": device, "discard_after_restore": True}
-    if way.disk:
-        free = shutil.disk_usage(one.directory).free
-        if free < one.total:
-            text = f"{one.directory} has {size_text(free)} free, {size_text(one.total)} are needed"
-            raise OSError(text)
-        return found | {"host": host, "disk": one.directory}
-    host = one.total + len(one.sizes) * FRAME
-    if not fits(host, available_memory()):
-        raise OSError(f"{size_text(available_memory() or 0)} of host memory are free")
-    return found | {"host": host}
-
-
-def _counted(
-    stats: Stats,
-) -> tuple[tuple[float, float], tuple[int, ...], tuple[float, float] | None]:
-    tiers = [tier(stats, name) for name in ("device", "host", "disk")]
-    served = tuple(found.restores if found is not None else 0 for found in tiers)
-    disk = next((link for link in stats.links if link.slow == "disk"), None)
-    moved = (disk.flush.bytes / 1e9, disk.prefetch.bytes / 1e9) if disk is not None else None
-    return (stats.save_stall_seconds, stats.restore_stall_seconds), served, moved
-
-
-def through_unified(cuda: Cuda, one: Experiment, way: UnifiedWay) -> Outcome:
-    """Through unified memory.
-
-    Raises:
-        NotManaged: there is too little memory, or the driver refuses.
-    """
-    if not fits(one.total, available_memory()):
-        raise NotManaged(f"{size_text(available_memory() or 0)} of host memory are free")
-    with _application(cuda, one) as (application, managed):
-        places = (managed, cuda, application.stream)
-        history = UnifiedHistory(*places, one.sizes, one.device, way)
-        try:
-            forward = application.forward(
-                lambda version: history.save(version, application.address)
-            )
-            history.begin_restores(one.order)
-            backward = application.backward(
-                lambda version: history.restore(version, application.address), way.ahead
-            )
-            return Outcome(forward, backward, None, None, None, application.wrong())
-        finally:
-            history.close()
+def rate_of(experiment: Experiment, seconds: float, alone: float) -> float:
+    """GB/s of a pass over the time for which it was blocked."""
+    blocked = seconds - alone
+    return experiment.total / blocked / 1e9 if blocked > 1e-6 else math.nan

@@ -101,6 +101,10 @@ def _process(command: Sequence[str], environment: Mapping[str, str]) -> Iterator
     )
     try:
         yield Process(process)
+    except BaseException:
+        # What it does is not wanted any more, and nobody measures beside it.
+        process.kill()
+        raise
     finally:
         _end(process)
 

@@ -81,8 +81,7 @@ class UnifiedHistory:
 
     def close(self) -> None:
         """Gives everything back, when the device is done with it."""
-        for stream in (self._app, self._into, self._out):
-            self._cuda.wait(stream)
+        self.flush()
         for event in self._events:
             self._cuda.destroy_event(event)
         self._managed.free(self._address)
@@ -94,6 +93,11 @@ class UnifiedHistory:
             self._bring(one)
         self._copy(self._place(version), state, version)
         self._leave_until(self._budget // 2, self._recorded(self._app), but=version)
+
+    def flush(self) -> None:
+        """Waits until what has been sent to the host is there."""
+        for stream in (self._app, self._into, self._out):
+            self._cuda.wait(stream)
 
     def begin_restores(self, order: Sequence[int]) -> None:
         """The order is known from here on, as far as this way may know it."""
