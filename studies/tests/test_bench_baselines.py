@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from unspool_studies import words
-from unspool_studies.bench import experiment, ways
+from unspool_studies.bench import command, experiment, options, report, ways
 from unspool_studies.bench.adios import AdiosHistory
 from unspool_studies.bench.by_hand import LruHistory, NoBaseline, PinnedHistory
 from unspool_studies.bench.saved_tensors import SavedTensors, pinned_by_torch
@@ -185,4 +185,26 @@ def test_a_spool_on_a_device_says_of_each_restore_where_it_came_from(
     if wait and way.disk:
         # Everything went to the disk before the first restore.
         assert outcome.disk[0] * 1e9 == pytest.approx(12 * size)
+    assert cuda.leaked == 0
+
+
+@pytest.mark.fake_gpu
+def test_the_part_measures_all_figures_on_a_device(driver, monkeypatch, tmp_path):
+    monkeypatch.setattr(ways, "Managed", Copies)
+    cuda, collected = DriverCuda(driver), report.Report({}, tmp_path / "found.json")
+    mib = 1 << 20
+    asked = options.Plan(
+        checkpoint=mib, device_tier=4 * mib, directory=tmp_path, warm=0,
+        orders_history=12 * mib, orders_host=6 * mib, orders_compute=(0.0,),
+        orders_wait=("no", "yes"), orders_device=(3 * mib, 6 * mib),
+        orders_plot=tmp_path / "found.png",
+        strategies=("unspool", "pinned", "least recently"), orders=("irregular",),
+    )  # fmt: skip
+    assert command.run_parts(["orders"], asked, cuda, collected)
+    names = [table.name for table in collected.tables]
+    assert names == ["orders", "orders-grid", "orders-restores"]
+    table = collected.tables[0]
+    assert len(table.rows) == 2 * 2 * 2 * 9, table.notes
+    assert {row[-1] for row in table.rows} == {0}
+    assert (tmp_path / "found.png").stat().st_size > 0
     assert cuda.leaked == 0

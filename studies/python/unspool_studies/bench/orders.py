@@ -67,6 +67,7 @@ NOTES = (
     "disk GB: flushed to it and prefetched from it; a restore may also read from it by itself",
     "unified memory is given no disk: what is not on the device is in host memory; so 'no disk' is "
     "the way that compares like with like",
+    "ADIOS2 goes through the page cache, which is host memory beyond the host tier",
     "step ms: compute of a step; tier: bytes of the history that may be on the device",
     "flush s: between the passes, until everything is flushed; in no other figure",
     "unified memory: at most the device tier's bytes of the history are on the device at once",

@@ -78,11 +78,11 @@ def grid_of(found: Sequence[Found]) -> Table | None:
         tier = size_text(one.experiment.device)
         place = (one.kind, one.order, _flushed(one), one.way, tier)
         rates.setdefault(place, {})[one.experiment.compute] = one
-    for place, cells in rates.items():
+    for where, cells in rates.items():
         known = [cells.get(step) for step in steps]
         saves = [None if one is None else one.save for one in known]
         restores = [None if one is None else one.restore for one in known]
-        table.add(*place, *saves, *restores)
+        table.add(*where, *saves, *restores)
     return table
 
 
