@@ -1,5 +1,4 @@
-"""The interface of `unspool_studies.bench.cuda.Cuda` on the driver of the tests, by ctypes. It stands in
-the place of CUDA's.
+"""The interface of `unspool_studies.bench.cuda.Cuda` on the driver of the tests, by ctypes.
 
 Copies and kernels of the spool go through the same driver, so that what is measured here orders
 them as it orders them on a GPU: what is enqueued takes effect later, in any order that streams and

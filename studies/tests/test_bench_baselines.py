@@ -191,7 +191,7 @@ def test_a_spool_on_a_device_says_of_each_restore_where_it_came_from(
 @pytest.mark.fake_gpu
 def test_the_part_measures_all_figures_on_a_device(driver, monkeypatch, tmp_path):
     monkeypatch.setattr(ways, "Managed", Copies)
-    cuda, collected = DriverCuda(driver), report.Report({}, tmp_path / "found.json")
+    cuda, collected = DriverCuda(), report.Report({}, tmp_path / "found.json")
     mib = 1 << 20
     asked = options.Plan(
         checkpoint=mib, device_tier=4 * mib, directory=tmp_path, warm=0,
