@@ -619,9 +619,11 @@ fn what_cannot_be_coded_ends_with_an_error_that_names_rank_and_channel() {
             ("kill", ""),
         ] {
             let output = bench.coding(&[&program, Path::new(what)]).output().unwrap();
-            assert!(!output.status.success(), "{} {what}", mpi.compiler);
             let text = said(&output);
-            assert!(what == "kill" || text.contains(&format!("{from}{told}")), "{text}");
+            assert!(!output.status.success(), "{what}: {text}");
+            // MPICH may lose what a rank says when it ends the program.
+            let is_lost = what == "kill" || (mpi.large && !text.contains("rank 1: "));
+            assert!(is_lost || text.contains(&format!("{from}{told}")), "{text}");
         }
     }
 }
