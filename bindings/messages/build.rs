@@ -1,6 +1,7 @@
 //! Writes the wrappers: for each row of the table of calls its forms in C, with counts of 32 and of
 //! 64 bits, and in Fortran, with the endings that compilers give names and those of the module
-//! `mpi_f08`.
+//! `mpi_f08`: `_f08`, `_f08ts` where buffers are passed by descriptors, and `_c` before either
+//! where counts have 64 bits (MPI 4.0, section 19.2).
 
 #[allow(dead_code)]
 #[path = "../../crates/messages/src/calls.rs"]
@@ -38,16 +39,42 @@ fn write_fortran(text: &mut String, row: usize, call: &Call) {
     let count = call.fortran_arguments();
     let names = [lower.clone(), format!("{lower}_"), format!("{lower}__"), lower.to_uppercase()];
     for name in names {
-        wrap(text, &name, row, count, "Fortran { is_08: false }");
+        wrap(text, &name, row, count, "Fortran { module: Module::Mpi, is_large: false }");
     }
-    wrap(text, &format!("{lower}_f08_"), row, count, "Fortran { is_08: true }");
+    for (width, is_large) in [("", false), ("_c", true)] {
+        if is_large && !call.has_large_form() {
+            continue;
+        }
+        let form = format!("Fortran {{ module: Module::F08, is_large: {is_large} }}");
+        wrap(text, &format!("{lower}{width}_f08_"), row, count, &form);
+        let buffers: Vec<usize> = call.buffers().collect();
+        if !buffers.is_empty() {
+            let form = format!("Fortran {{ module: Module::F08Arrays, is_large: {is_large} }}");
+            let name = format!("{lower}{width}_f08ts_");
+            wrap_arrays(text, &name, row, count, &form, &buffers);
+        }
+    }
 }
 
 fn wrap(text: &mut String, name: &str, row: usize, count: usize, form: &str) {
+    wrap_arrays(text, name, row, count, form, &[]);
+}
+
+/// A wrapper whose arguments in the places of `arrays` are descriptors: they are passed on as they
+/// are, and looked at by the addresses that they have.
+fn wrap_arrays(
+    text: &mut String,
+    name: &str,
+    row: usize,
+    count: usize,
+    form: &str,
+    arrays: &[usize],
+) {
     let list = |one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>().join(", ");
     let params = list(&|n| format!("a{n}: usize"));
-    let words = list(&|n| format!("a{n}"));
-    let passed = list(&|n| format!("w[{n}]"));
+    let is_array = |n: &usize| arrays.contains(n);
+    let words = list(&|n| if is_array(&n) { format!("address_of(a{n})") } else { format!("a{n}") });
+    let passed = list(&|n| if is_array(&n) { format!("a{n}") } else { format!("w[{n}]") });
     let types = list(&|_| "usize".to_owned());
     write!(
         text,

@@ -6,7 +6,8 @@ use std::ffi::{CStr, c_char};
 use unspool_messages::calls::{CALLS, Call};
 
 use crate::abi::{Abi, Handle};
-use crate::around::Form;
+use crate::around::{Form, Module};
+use crate::arrays::SCATTERED;
 use crate::mpi::Mpi;
 use crate::real::find_variable;
 
@@ -28,11 +29,26 @@ impl<'a> Args<'a> {
         matches!(self.form, Form::Fortran { .. })
     }
 
+    /// Whether its counts have 64 bits.
+    pub(crate) fn is_large(&self) -> bool {
+        matches!(self.form, Form::Large | Form::Fortran { is_large: true, .. })
+    }
+
     /// Whether this is a call of Fortran that passes through a function of C which is listened to.
     /// That is so with all MPIs but Open MPI. Their module `mpi_f08` calls those of its functions
     /// that have no buffer by their names for tools.
     pub(crate) fn is_heard_in_c(&self, abi: Abi) -> bool {
-        self.form == Form::Fortran { is_08: false } && !matches!(abi, Abi::OpenMpi { .. })
+        let is_in_c = match self.form {
+            Form::C | Form::Large => false,
+            Form::Fortran { module, .. } => module != Module::F08,
+        };
+        is_in_c && !matches!(abi, Abi::OpenMpi { .. })
+    }
+
+    /// Whether a buffer is an array whose values are not one after the other.
+    pub(crate) fn is_scattered(&self) -> bool {
+        let has_arrays = matches!(self.form, Form::Fortran { module: Module::F08Arrays, .. });
+        has_arrays && self.words.contains(&SCATTERED)
     }
 
     pub(crate) fn has(&self, letter: char) -> bool {
@@ -67,7 +83,7 @@ impl<'a> Args<'a> {
     pub(crate) fn count(&self, letter: char) -> Option<i64> {
         match (self.form, letter) {
             (Form::Large, _) | (Form::C, 'L') => self.word(letter).map(|word| word as i64),
-            (Form::Fortran { .. }, 'L') => {
+            (Form::Fortran { .. }, 'L') | (Form::Fortran { is_large: true, .. }, _) => {
                 // SAFETY: a number of the program, as its call says.
                 self.word(letter).map(|word| unsafe { (word as *const i64).read_unaligned() })
             }
@@ -80,9 +96,10 @@ impl<'a> Args<'a> {
         let array = self.word(letter).filter(|array| *array != 0)?;
         // SAFETY: the array has an entry for each rank or neighbour, as the call says.
         unsafe {
-            match self.form {
-                Form::Large => Some((array as *const i64).add(index).read_unaligned()),
-                _ => Some(i64::from((array as *const i32).add(index).read_unaligned())),
+            if self.is_large() {
+                Some((array as *const i64).add(index).read_unaligned())
+            } else {
+                Some(i64::from((array as *const i32).add(index).read_unaligned()))
             }
         }
     }

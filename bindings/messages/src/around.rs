@@ -21,10 +21,18 @@ use crate::recorder::{Looked, Recorder};
 pub(crate) enum Form {
     C,
     Large,
-    /// `is_08`: of the module `mpi_f08`.
-    Fortran {
-        is_08: bool,
-    },
+    Fortran { module: Module, is_large: bool },
+}
+
+/// Where a program of Fortran has a function from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Module {
+    /// `mpif.h`, or the module `mpi`.
+    Mpi,
+    /// The module `mpi_f08`, with buffers by their addresses.
+    F08,
+    /// The same, with buffers by the descriptors of their arrays.
+    F08Arrays,
 }
 
 /// Whether this process records. Nothing leads back from `Off`.

@@ -16,6 +16,7 @@
 mod abi;
 mod args;
 mod around;
+mod arrays;
 mod coding;
 mod comms;
 mod datatypes;
@@ -41,7 +42,8 @@ mod waits;
 mod wrappers {
     use std::ffi::c_int;
 
-    use crate::around::{Form, around};
+    use crate::around::{Form, Module, around};
+    use crate::arrays::address_of;
     use crate::missing::missing;
     use crate::real::Real;
 

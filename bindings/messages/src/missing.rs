@@ -36,7 +36,7 @@ const OTHER_OF_MPICH: c_int = 15;
 /// Calls the form with counts of 32 bits; `None` when one does not fit.
 fn narrowed(mpi: &Mpi, row: usize, words: &[usize]) -> Option<c_int> {
     let call = &CALLS[row];
-    let real = function(row);
+    let real = function(row, false);
     if real.is_null() {
         return None;
     }

@@ -144,15 +144,17 @@ pub(crate) fn loads() -> u64 {
     count
 }
 
-/// The function of C with counts of 32 bits in this row of the table of calls, beyond the wrappers;
-/// null when this MPI does not have it.
-pub(crate) fn function(row: usize) -> *mut c_void {
-    static FOUND: [OnceLock<usize>; CALLS.len()] = [const { OnceLock::new() }; CALLS.len()];
+/// The function of C in this row of the table of calls, with counts of 32 bits, or of 64 bits when
+/// it is large, beyond the wrappers; null when this MPI does not have it.
+pub(crate) fn function(row: usize, is_large: bool) -> *mut c_void {
+    static FOUND: [[OnceLock<usize>; 2]; CALLS.len()] =
+        [const { [const { OnceLock::new() }; 2] }; CALLS.len()];
     let look = || {
-        let name = CString::new(format!("MPI_{}", CALLS[row].name));
+        let width = if is_large { "_c" } else { "" };
+        let name = CString::new(format!("MPI_{}{width}", CALLS[row].name));
         name.map_or(0, |name| find(&name) as usize)
     };
-    *FOUND[row].get_or_init(look) as *mut c_void
+    *FOUND[row][usize::from(is_large)].get_or_init(look) as *mut c_void
 }
 
 /// Calls a function of MPI with as many arguments as there are; `None` where none has as many.

@@ -253,7 +253,11 @@ impl Recorder {
         let bytes = (count as u64).checked_mul(datatype.size)?;
         let buffer = args.buffer()?;
         let first = buffer.wrapping_add_signed(datatype.dense(count).unwrap_or(0));
-        let place = if bytes == 0 { Place::Host } else { self.devices.place(first) };
+        let place = match bytes {
+            0 => Place::Host,
+            _ if args.is_scattered() => Place::Unknown,
+            _ => self.devices.place(first),
+        };
         (event.peer, event.bytes) = (peer as i32, bytes);
         let key = Key {
             comm: index,

@@ -295,6 +295,18 @@ impl Call {
         self.args.contains(['n', 'N']) && self.args.contains(['t', 'T'])
     }
 
+    /// Where its buffers are among its arguments: what is sent, and where what is received goes.
+    pub fn buffers(&self) -> impl Iterator<Item = usize> {
+        let letters = self.args.as_bytes();
+        let is_buffer = |place: usize| match letters[place] {
+            b'b' => true,
+            // What comes after a buffer is how many values have room there.
+            b'x' => letters.get(place + 1).is_some_and(|next| b"nNmMk".contains(next)),
+            _ => false,
+        };
+        (0..letters.len()).filter(move |place| is_buffer(*place))
+    }
+
     /// Whether its form in Fortran can be listened to by the same row: texts are passed in another
     /// way.
     #[must_use]
@@ -326,6 +338,33 @@ mod tests {
                 call.args.chars().all(|letter| "bntNTmuMUDdsghRcoqvkAifILax".contains(letter));
             assert!(known, "{call:?}");
         }
+    }
+
+    #[test]
+    fn buffers_are_found_by_the_counts_after_them() {
+        let buffers = |name: &str| -> Vec<usize> {
+            let call = CALLS.iter().find(|call| call.name == name);
+            call.expect("a row of the table").buffers().collect()
+        };
+        for (name, right) in [
+            ("Send", &[0][..]),
+            ("Recv", &[0]),
+            ("Mrecv", &[0]),
+            ("Precv_init", &[0]),
+            ("Sendrecv", &[0, 5]),
+            ("Sendrecv_replace", &[0]),
+            ("Reduce", &[0, 1]),
+            ("Reduce_scatter", &[0, 1]),
+            ("Gatherv", &[0, 3]),
+            ("Alltoallw", &[0, 4]),
+            ("Neighbor_alltoallw", &[0, 4]),
+            ("Pready_range", &[]),
+            ("Waitall", &[]),
+            ("Comm_create_group", &[]),
+        ] {
+            assert_eq!(buffers(name), right, "{name}");
+        }
+        assert!(CALLS.iter().all(|call| !call.has_large_form() || call.buffers().next().is_some()));
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub enum Place {
     Host = 0,
     /// In the memory of a GPU.
     Device = 1,
-    /// Somewhere that is not looked at: a library for GPUs is loaded that cannot be asked.
+    /// Somewhere that is not looked at: a library for GPUs is loaded that cannot be asked, or it is
+    /// an array of Fortran with gaps between its values.
     Unknown = 2,
 }
 

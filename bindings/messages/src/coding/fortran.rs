@@ -12,7 +12,7 @@ use super::{Coding, Real};
 use crate::abi::Handle;
 use crate::args::Args;
 use crate::around::Form;
-use crate::missing::OTHER;
+use crate::missing::{OTHER, missing};
 use crate::real::{find, function, pass};
 
 type OfFortran = unsafe extern "C" fn(c_int) -> Handle;
@@ -39,6 +39,10 @@ struct InC {
 impl Coding {
     /// Does what a call of Fortran does.
     pub(super) fn call_of_fortran(&self, args: &Args, real: Real) -> c_int {
+        if args.is_scattered() {
+            self.refuse(args, "an array with gaps between its values");
+            return real(args.words());
+        }
         let is_in_c = match args.call.does {
             Does::Send | Does::Wait | Does::Waitall | Does::Waitany | Does::Waitsome => true,
             Does::Look | Does::LookAtSeveral | Does::Cancel | Does::RequestFree => true,
@@ -49,13 +53,15 @@ impl Coding {
         if !is_in_c {
             return self.call(args, real);
         }
-        let function = function(usize::from(args.row));
-        if function.is_null() {
-            return real(args.words());
-        }
+        let row = usize::from(args.row);
+        let form = if args.is_large() { Form::Large } else { Form::C };
+        let function = function(row, args.is_large());
         let in_c = InC::of(self, args);
-        let call = Args::new(Form::C, usize::from(args.row), &in_c.words);
-        let code = self.call(&call, &|words| pass(function, words).unwrap_or(OTHER));
+        let call = Args::new(form, row, &in_c.words);
+        let code = self.call(&call, &|words| match function.is_null() {
+            true => missing(form, row, words),
+            false => pass(function, words).unwrap_or(OTHER),
+        });
         in_c.tell(self, args, code);
         code
     }
@@ -77,7 +83,8 @@ impl InC {
         let mut indices = vec![0; if args.has('I') { count } else { 0 }];
         let one = |(place, letter): (usize, char)| match letter {
             'b' => args.buffer().unwrap_or(0),
-            'n' | 'm' | 'd' | 's' | 'g' | 'h' | 'k' => args.number(letter).unwrap_or(0) as usize,
+            'n' | 'm' => args.count(letter).unwrap_or(0) as usize,
+            'd' | 's' | 'g' | 'h' | 'k' => args.number(letter).unwrap_or(0) as usize,
             't' | 'u' => args.datatype(mpi, letter).unwrap_or(0),
             'c' => args.comm(mpi).unwrap_or(0),
             'q' | 'A' => first,

@@ -404,6 +404,20 @@ static void wrong(const char *what)
         } else {
             MPI_Recv(in[0], N, MPI_DOUBLE, other, 1, world, MPI_STATUS_IGNORE);
         }
+    } else if (strcmp(what, "damaged") == 0) {
+        /* A coded message comes back with a bit of its header changed. */
+        if (rank == 0) {
+            static unsigned char wire[16 * N];
+            MPI_Status status;
+            int bytes;
+            PMPI_Recv(wire, sizeof wire, MPI_BYTE, other, 1, world, &status);
+            PMPI_Get_count(&status, MPI_BYTE, &bytes);
+            wire[0] ^= 1;
+            PMPI_Send(wire, bytes, MPI_BYTE, other, 1, world);
+        } else {
+            MPI_Send(out[0], N, MPI_DOUBLE, other, 1, world);
+            MPI_Recv(in[0], N, MPI_DOUBLE, other, 1, world, MPI_STATUS_IGNORE);
+        }
     } else if (strcmp(what, "probe") == 0) {
         if (rank == 0) {
             MPI_Send(out[0], N, MPI_DOUBLE, other, 1, world);

@@ -20,4 +20,5 @@ for step in range(16):
     comm.Sendrecv(out, dest=other, sendtag=6, recvbuf=heard, source=other, recvtag=6, status=status)
     assert status.Get_elements(MPI.DOUBLE) == 5000 and status.tag == 6
     total.update(heard.tobytes())
-print(f"rank {comm.rank}: {total.hexdigest()}", flush=True)
+# In one piece: the lines of two ranks may be mixed where an end of a line comes by itself.
+print(f"rank {comm.rank}: {total.hexdigest()}\n", end="", flush=True)

@@ -52,7 +52,10 @@ fn head(out: &mut String, run: &Run, report: &Report) {
     );
     if report.not_on_host > 0 {
         let there = bytes(report.not_on_host as f64);
-        line!(out, "{there} of these are in the memory of GPUs and were counted only");
+        line!(
+            out,
+            "{there} of these were counted only: in the memory of GPUs, or in arrays with gaps"
+        );
     }
     line!(out);
 }
