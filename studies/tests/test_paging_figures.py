@@ -16,7 +16,7 @@ from unspool_studies.bench.report import Report
 from unspool_studies.paging import measure, study
 from unspool_studies.paging.model import Counts, Speeds, access_seconds, memory_saved, predicted
 from unspool_studies.paging.programs import PROGRAMS, Program, timed
-from unspool_studies.paging.thesis import DRAMS, STANDS_FOR, WORKING_SETS
+from unspool_studies.paging.thesis import DRAMS, SIZES, STANDS_FOR, WORKING_SETS
 
 CHUNK = 16 << 10
 
@@ -142,27 +142,25 @@ def test_a_disk_without_room_is_told(tmp_path, faults):
 
 
 def test_all_tables_and_both_pictures_are_made(tmp_path, faults):
-    words = ("--paging-plots", str(tmp_path / "plots"), "--paging-sizes", "8x,1x")
+    words = ("--paging-plots", str(tmp_path / "plots"), "--paging-sizes", "1x")
     plan = small_plan(tmp_path, *words)
     file = tmp_path / "found.json"
-    assert plan.paging.sizes == ("1x", "8x")
     assert run_parts(plan.parts, plan, None, Report({}, file))
     tables = {table["name"]: table["rows"] for table in json.loads(file.read_text())["tables"]}
-    places = len(STANDS_FOR) * 2 * len(DRAMS)
+    of_programs = ("latencies", "times", "saved")
     assert {name: len(rows) for name, rows in tables.items()} == {
         "paging-faults": 2 * len(STANDS_FOR),
-        "paging-latencies": places,
-        "paging-times": places,
         "paging-factors": len(STANDS_FOR),
         "paging-speeds": len(STANDS_FOR),
-        "paging-saved": places,
+        **{
+            f"paging-{name}-{program}": len(DRAMS) for name in of_programs for program in STANDS_FOR
+        },
     }
-    saved = {
-        (row["program"], row["problem"], row["KiB in print"]): row for row in tables["paging-saved"]
-    }
-    assert saved["lj", "8x", 1024]["in print"] == pytest.approx(78.97, abs=0.01)
-    assert saved["lj", "8x", 1024]["in memory %"] == pytest.approx(100 * 1048576 / 8552448)
-    for row in tables["paging-times"]:
+    last = tables["paging-saved-lj"][-1]
+    assert (last["problem"], last["KiB in print"]) == ("1x", 1024)
+    assert last["in print"] == pytest.approx(67.87, abs=0.01)
+    assert last["in memory %"] == pytest.approx(100 * 1048576 / 4264960)
+    for row in tables["paging-times-cg"]:
         assert row["loads, compressed"] > 0 < row["loads, disk"]
     assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == [
         "paging-latencies.png",
@@ -203,6 +201,11 @@ def test_missing_room_and_other_results_are_told(tmp_path, monkeypatch, faults):
     monkeypatch.setattr(measure, "timed", other)
     with pytest.raises(measure.PagingStudyError, match="report this"):
         study.run(plan, Report({}))
+
+
+def test_sizes_are_taken_from_the_smallest_to_the_largest():
+    assert plan_of("--paging-sizes", "8x,1x").paging.sizes == ("1x", "8x")
+    assert plan_of().paging.sizes == SIZES
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -133,34 +133,49 @@ def run(plan: Plan, report: Report) -> None:
         raise PagingStudyError(f"{plan.directory} is not a directory: give one by --dir")
     runs: list[Run] = []
     sweeps: list[Sweep] = []
-    times, faults = report.begin(_times_table(plan)), _faults_table(asked)
+    faults = _faults_table(asked)
     alone = _alone(plan, faults)
     for name in asked.programs:
+        found = []
+        times = report.begin(_times_table(name, plan.rounds))
         for size in asked.sizes:
-            program = _program(name, size, asked)
-            _room(program, plan.directory)
-            plain, array = plain_runs(program, plan.rounds)
-            speeds = codec_speeds(array, plain.latencies.read_speed)
-            del array
-            for dram in DRAMS:
-                one, found = _measured(Place(name, size, dram), program, plain, plan)
-                runs.append(one)
+            speeds, some = _sized(name, size, plan)
+            for one, each in some:
+                found.append(one)
                 times.add(*_times(one))
-                for store, each in found.items():
-                    faults.add(*_faults(one, store, each, speeds, alone, asked.chunk))
-                if size == asked.sizes[-1] and dram == SWEEP_DRAM:
+                for store in each:
+                    faults.add(*_faults(one, store, each[store], speeds, alone, asked.chunk))
+                if size == asked.sizes[-1] and one.place.dram == SWEEP_DRAM:
                     sweeps.append(Sweep(one, speeds))
+        report.show(times)
+        report.show(_latencies_table(name, found))
+        report.show(_saved_table(name, found))
+        runs += found
     report.show(faults)
-    report.show(_latencies_table(runs))
-    report.show(times)
     report.show(_factors_table(sweeps))
     report.show(_speeds_table(sweeps))
-    report.show(_saved_table(runs))
     if asked.plots is not None:
         from unspool_studies.paging.plot import draw
 
         for path in draw(runs, sweeps, asked.plots):
             print(f"written: {path}")
+
+
+def _sized(name: str, size: str, plan: Plan) -> tuple[Speeds, list[tuple[Run, _Found]]]:
+    """All runs of a program of one size, and the speeds of the codec on its array.
+
+    It runs without paging before the others and after them, since a machine that others use too
+    is not equally fast for long.
+    """
+    program = _program(name, size, plan.paging)
+    _room(program, plan.directory)
+    plain, array = plain_runs(program, plan.rounds)
+    speeds = codec_speeds(array, plain.latencies.read_speed)
+    del array
+    found = [_measured(Place(name, size, dram), program, plain, plan) for dram in DRAMS]
+    again, _ = plain_runs(program, plan.rounds)
+    best = plain.best(again)
+    return speeds, [(replace(one, plain=best), faults) for one, faults in found]
 
 
 def _program(name: str, size: str, asked: Paging) -> Program:
@@ -191,14 +206,16 @@ def _alone(plan: Plan, table: Table) -> Faults:
         return Faults(read=file.read(CHUNKS) / CHUNKS, write=write)
 
 
-def _measured(
-    place: Place, program: Program, plain: Outcome, plan: Plan
-) -> tuple[Run, dict[str, Faults]]:
+#: Single faults by store, of `STORES`, where they were measured.
+_Found = dict[str, Faults]
+
+
+def _measured(place: Place, program: Program, plain: Outcome, plan: Plan) -> tuple[Run, _Found]:
     """A run, and what faults take where the largest problem has `FAULTS_DRAM`."""
     asked = plan.paging
     resident = round(place.resident * program.nbytes)
     paged: dict[str, PagedOutcome] = {}
-    faults: dict[str, Faults] = {}
+    faults: _Found = {}
     for store in STORES:
         outcome, array = paged_runs(
             program, resident, store, plan.directory, asked.chunk, plan.rounds
@@ -245,12 +262,12 @@ def _faults(
     return [program, store, *(1e6 * each for each in seconds), *printed]
 
 
-def _latencies_table(runs: Sequence[Run]) -> Table:
-    title = "Figures 3.2 to 3.4: average latency of a read and of a write, against no paging"
+def _latencies_table(name: str, runs: Sequence[Run]) -> Table:
+    title = f"Figure 3.{2 + _number(name)}: average latency of a read and of a write of {name}"
     stores = [f"{kind}, {store}" for kind in ("read", "write") for store in STORES]
     columns = (*_PLACE, "plain read ns", "plain write ns", *stores)
-    table = Table("paging-latencies", title, columns)
-    table.note("of 64 bytes: planes are read before they are used, and timed as they are stored")
+    table = Table(f"paging-latencies-{name}", title, columns)
+    table.note("against no paging, of 64 bytes; read: a plane before it is used; write: its store")
     table.note("not printed: the text says that writes cost more than reads")
     for one in runs:
         plain = one.plain.latencies
@@ -260,11 +277,11 @@ def _latencies_table(runs: Sequence[Run]) -> Table:
     return table
 
 
-def _times_table(plan: Plan) -> Table:
-    title = f"Figures 3.5 to 3.7: time against no paging, the best of {plan.rounds} runs"
+def _times_table(name: str, rounds: int) -> Table:
+    title = f"Figure 3.{5 + _number(name)}: time of {name} against no paging, the best of {rounds}"
     ratios = [word for store in STORES for word in (store, f"{store}, processors")]
     columns = (*_PLACE, "MB", "plain s", *ratios, *(f"loads, {store}" for store in STORES))
-    table = Table("paging-times", title, columns)
+    table = Table(f"paging-times-{name}", title, columns)
     table.note("in print: under 1.04 compressed and under 1.08 on an SSD, in all; not bar by bar")
     table.note("processors: the time of all of them, threads of paging included; loads: of a run")
     return table
@@ -309,10 +326,10 @@ def _speeds_table(sweeps: Sequence[Sweep]) -> Table:
     return table
 
 
-def _saved_table(runs: Sequence[Run]) -> Table:
-    title = "Tables 3.4 to 3.6: memory that is saved, %"
-    columns = (*_PLACE, "saved", "in print", "less by encoding", "in print, assumed")
-    table = Table("paging-saved", title, columns)
+def _saved_table(name: str, runs: Sequence[Run]) -> Table:
+    title = f"Table 3.{4 + _number(name)}: memory that is saved of {name}, %"
+    columns = (*_PLACE, "saved", "in print", "alpha", "alpha in print")
+    table = Table(f"paging-saved-{name}", title, columns)
     table.note("saved: bytes of the array that are not in memory, neither as they were nor encoded")
     for one in runs:
         found, place = one.paged["compressed"], one.place
@@ -322,9 +339,14 @@ def _saved_table(runs: Sequence[Run]) -> Table:
     return table
 
 
-_PLACE = ("program", "problem", "KiB in print", "in memory %")
+def _number(name: str) -> int:
+    """Which of the programs of the dissertation it stands for, from 0, as figures are numbered."""
+    return list(STANDS_FOR).index(name)
+
+
+_PLACE = ("problem", "KiB in print", "in memory %")
 
 
 def _place(one: Run) -> list[Cell]:
     place = one.place
-    return [place.program, place.size, place.dram, 100 * place.resident]
+    return [place.size, place.dram, 100 * place.resident]
