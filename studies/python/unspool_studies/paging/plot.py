@@ -41,6 +41,7 @@ def _latencies(runs: Sequence[Run]) -> Figure:
 
             axes = panels[row][column]
             _by_size(axes, [run for run in runs if run.place.program == program], height)
+            axes.set_yscale("log")
             axes.set_title(f"3.{row + 2}: average {kind} latency, {_name(program)}", fontsize=9)
     panels[0][0].legend(fontsize=6)
     return figure
@@ -53,7 +54,9 @@ def _times(runs: Sequence[Run], sweeps: Sequence[Sweep]) -> Figure:
     for number, (axes, program) in enumerate(zip(above, STANDS_FOR, strict=True)):
         _by_size(axes, [run for run in runs if run.place.program == program], Run.slowdown)
         axes.set_title(f"3.{number + 5}: time, {_name(program)}", fontsize=9)
-    above[0].legend(fontsize=6)
+    handles, labels = above[0].get_legend_handles_labels()
+    below[2].legend(handles, labels, fontsize=8, loc="center")
+    below[2].set_axis_off()
     factors = {f"{100 * alpha:.0f} %": [one.slowdown(alpha) for one in sweeps] for alpha in FACTORS}
     _sweep(below[0], sweeps, factors, "3.8: time by what is saved, computed")
     speeds = {
@@ -61,7 +64,6 @@ def _times(runs: Sequence[Run], sweeps: Sequence[Sweep]) -> Figure:
         for speed in SPEEDS
     }
     _sweep(below[1], sweeps, speeds, "3.9: time by the codec's speed, computed")
-    below[2].set_axis_off()
     return figure
 
 
@@ -80,7 +82,6 @@ def _by_size(axes: Any, runs: Sequence[Run], height: Callable[[Run, str], float]
         look = {"color": COLORS[store], "alpha": SHADES[dram], "label": f"{store}, {dram} KiB"}
         axes.bar(at, heights, width, **look)
     axes.set_xticks(range(len(sizes)), sizes, fontsize=7)
-    axes.set_yscale("log")
     _dress(axes)
 
 
@@ -93,7 +94,7 @@ def _sweep(axes: Any, sweeps: Sequence[Sweep], heights: dict[str, list[float]], 
     names = [one.run.place.program for one in sweeps]
     axes.set_xticks(range(len(names)), names, fontsize=7)
     axes.set_title(f"{title}, {SWEEP_DRAM} KiB", fontsize=9)
-    axes.legend(fontsize=6)
+    axes.legend(fontsize=6, loc="lower right")
     _dress(axes)
 
 
