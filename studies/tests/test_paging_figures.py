@@ -38,10 +38,9 @@ def plan_of(*words):
 
 
 def small_plan(tmp_path, *words):
-    plan = plan_of(
+    return plan_of(
         "--quick", "--paging-scale", "1", "--rounds", "1", "--dir", str(tmp_path), *words
     )
-    return replace(plan, paging=replace(plan.paging, chunk=CHUNK))
 
 
 def filled(name, mib=1):
@@ -206,6 +205,12 @@ def test_missing_room_and_other_results_are_told(tmp_path, monkeypatch, faults):
 def test_sizes_are_taken_from_the_smallest_to_the_largest():
     assert plan_of("--paging-sizes", "8x,1x").paging.sizes == ("1x", "8x")
     assert plan_of().paging.sizes == SIZES
+
+
+@pytest.mark.parametrize("scale", [1, 4, 16])
+def test_the_least_memory_has_sixteen_chunks_or_more(scale):
+    asked = plan_of("--paging-scale", str(scale)).paging
+    assert min(DRAMS) * 1024 * scale >= 16 * asked.chunk
 
 
 @pytest.mark.parametrize(

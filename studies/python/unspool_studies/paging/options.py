@@ -22,18 +22,21 @@ class Paging:
         programs: which of `STANDS_FOR`.
         sizes: of problems, which of `SIZES`, the largest one last.
         scale: how many times as large arrays and memory are as in print.
-        chunk: bytes that are moved at a time.
     """
 
     plots: Path | None = None
     programs: tuple[str, ...] = tuple(STANDS_FOR)
     sizes: tuple[str, ...] = SIZES
     scale: int = 16
-    chunk: int = 256 << 10
+
+    @property
+    def chunk(self) -> int:
+        """Bytes that are moved at a time: the least memory holds 16 such chunks or more."""
+        return min(256, 64 * self.scale) << 10
 
 
 #: What `--quick` changes, where no option says otherwise.
-QUICK = {"sizes": ("1x", "8x"), "scale": 4, "chunk": 64 << 10}
+QUICK = {"sizes": ("1x", "8x"), "scale": 4}
 
 
 def add_paging_options(parser: argparse.ArgumentParser) -> None:

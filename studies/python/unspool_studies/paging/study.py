@@ -136,7 +136,7 @@ def run(plan: Plan, report: Report) -> None:
     faults = _faults_table(asked)
     alone = _alone(plan, faults)
     for name in asked.programs:
-        found = []
+        found: list[Run] = []
         times = report.begin(_times_table(name, plan.rounds))
         for size in asked.sizes:
             speeds, some = _sized(name, size, plan)
