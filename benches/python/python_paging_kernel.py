@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from python_paging import PROGRAMS, SHARES, keep_temporaries, timed
+from python_paging import SHARES, keep_temporaries
+from unspool_studies.paging.programs import PROGRAMS, timed
 
 ZSWAP = Path("/sys/module/zswap/parameters/enabled")
 ZRAM = Path("/sys/class/zram-control")
@@ -127,9 +128,10 @@ def child(name: str, mib: int, rounds: int, group: Path) -> None:
     """Runs a program in the cgroup and prints what came of it."""
     program = PROGRAMS[name](mib)
     (group / "cgroup.procs").write_text(str(os.getpid()))
-    took, work, result = timed(program, np.zeros(program.shape, program.dtype), rounds)
-    whole = int(np.prod(program.shape)) * np.dtype(program.dtype).itemsize
-    print(json.dumps({"took": took, "work": work, "result": result, "whole": whole}))
+    array = np.zeros(program.shape, program.dtype)
+    program.fill(array)
+    took, work, result = timed(program, array, rounds)
+    print(json.dumps({"took": took, "work": work, "result": result, "whole": program.nbytes}))
 
 
 def measure(name: str, options: argparse.Namespace, group: Group) -> dict[str, Any] | str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["whole", "write_json"]
+__all__ = ["whole", "write_figures", "write_json"]
 
 
 @contextmanager
@@ -32,3 +32,21 @@ def write_json(path: Path, content: Any, indent: int | None = None) -> None:
     """
     with whole(path) as part:
         part.write_text(json.dumps(content, indent=indent) + "\n", encoding="utf-8")
+
+
+def write_figures(figures: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Writes figures of Matplotlib by their names, each as PNG and SVG, to a folder, which is made
+    where it is not there; their files.
+
+    Raises:
+        OSError: one cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, figure in figures.items():
+        for kind in ("png", "svg"):
+            file = folder / f"{name}.{kind}"
+            with whole(file) as part:
+                figure.savefig(part, dpi=90, format=kind)
+            written.append(file)
+    return written

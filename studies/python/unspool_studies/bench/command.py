@@ -38,6 +38,7 @@ from unspool_studies.bench.options import (
 )
 from unspool_studies.bench.report import Report, Table
 from unspool_studies.messages import study as messages
+from unspool_studies.paging import study as paging
 from unspool_studies.scaling import figures as scaling
 
 __all__ = ["BenchError", "host_memory_needed", "parts_of", "run_command", "run_parts"]
@@ -93,6 +94,7 @@ PLAIN: dict[str, Callable[[Plan, Report], None]] = {
     "failures": failures.run,
     "scaling": scaling.run,
     "messages": messages.run,
+    "paging": paging.run,
 }
 
 

@@ -30,6 +30,7 @@ from unspool_studies.bench.rtm_codecs_options import (
 )
 from unspool_studies.bench.sizes import shot_kinds
 from unspool_studies.messages.options import Messages, add_messages_options, messages_of
+from unspool_studies.paging.options import Paging, add_paging_options, paging_of
 from unspool_studies.rtm.codec import codec_of
 from unspool_studies.scaling.options import Scaling, add_scaling_options, scaling_of
 from unspool_studies.words import ORDERS, SIZES, count_of, counts_of, size_of, some_of, words_of
@@ -48,7 +49,7 @@ GPU_PARTS = (
 )  # fmt: skip
 PLAIN_PARTS = (
     "memory", "disk", "plan", "schedules", "bounds", "accumulated", "rates", "rtm-codecs",
-    "advise", "failures", "scaling", "messages",
+    "advise", "failures", "scaling", "messages", "paging",
 )  # fmt: skip
 PARTS = GPU_PARTS + PLAIN_PARTS
 
@@ -119,6 +120,7 @@ class Plan:
         advising: what parts `advise` and `failures` do.
         scaling: what part `scaling` does.
         messages: what part `messages` does.
+        paging: what part `paging` does.
     """
 
     parts: tuple[str, ...] = ()
@@ -170,6 +172,7 @@ class Plan:
     advising: Advising = field(default_factory=Advising)
     scaling: Scaling = field(default_factory=Scaling)
     messages: Messages = field(default_factory=Messages)
+    paging: Paging = field(default_factory=Paging)
 
 
 #: What `--quick` changes, where no option says otherwise.
@@ -233,6 +236,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_advising_options(parser)
     add_scaling_options(parser)
     add_messages_options(parser)
+    add_paging_options(parser)
 
 
 _ONLY = "parts, of: " + ", ".join(PARTS)
@@ -376,7 +380,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     threads = {"touch_threads": min(8, os.cpu_count() or 1)}
     parts = adjoint_plans(options) | prediction_of(options)
     parts |= accumulated_of(options) | rtm_codecs_of(options) | advising_of(options)
-    parts |= scaling_of(options) | messages_of(options)
+    parts |= scaling_of(options) | messages_of(options) | paging_of(options)
     if parts["scaling"].asked:
         given["parts"] = ("scaling",)
     quick: dict[str, Any] = QUICK if options.quick else {}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from unspool_studies.bench.report import Table
-from unspool_studies.files import whole
+from unspool_studies.files import write_figures
 from unspool_studies.messages.record import Recorded
 from unspool_studies.messages.samples import difference_name, factors
 
@@ -33,21 +33,13 @@ def draw(
     folder: Path,
 ) -> list[Path]:
     """Writes all pictures, each as PNG and SVG; their files."""
-    folder.mkdir(parents=True, exist_ok=True)
     figures = {
         "messages-factors": _by_factor(recorded),
         "messages-sizes": _by_size(recorded),
         "messages-scales": _by_scale(scaled),
         "messages-networks": _by_network(networks),
     }
-    written = []
-    for name, figure in figures.items():
-        for kind in ("png", "svg"):
-            file = folder / f"{name}.{kind}"
-            with whole(file) as part:
-                figure.savefig(part, dpi=90, format=kind)
-            written.append(file)
-    return written
+    return write_figures(figures, folder)
 
 
 def _figure(width: float, height: float, rows: int, columns: int) -> tuple[Figure, Any]:
