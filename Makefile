@@ -104,7 +104,7 @@ bench: need-rust $(VENV)/.studies ## print tables of what things cost, against t
 # The studies of docs/results. What fails says why, and the next part begins; make says in the end that
 # something failed. Where there is a GPU, GPU=1 runs the parts that need one as well.
 RESULTS := results-output
-RESULTS_PARTS := advise,scaling,accumulated,rates,bounds,memory,disk,plan,schedules,rtm-codecs,failures
+RESULTS_PARTS := advise,scaling,accumulated,rates,bounds,memory,disk,plan,schedules,rtm-codecs,failures,paging
 RESULTS_GPU_PARTS := copies,sweep,start,shot,orders,gpuzip,accumulated-gpu
 results: $(VENV)/.studies ## run the studies of docs/results into results-output/; SMALL=1: scaled down for a laptop; GPU=1: those of a GPU too
 	mkdir -p $(RESULTS)
@@ -115,7 +115,13 @@ results: $(VENV)/.studies ## run the studies of docs/results into results-output
 	$(BIN)/unspool-bench $(if $(SMALL),--quick) --only $(RESULTS_PARTS) \
 		--dir $(RESULTS) --json $(RESULTS)/figures.json --advise-plots $(RESULTS) \
 		--scaling-plot $(RESULTS)/scaling.png --accumulated-plot $(RESULTS)/accumulated.png \
-		--image-plot $(RESULTS)/rtm-codecs.png || failed=1; \
+		--image-plot $(RESULTS)/rtm-codecs.png --image-maps $(RESULTS)/rtm-codecs \
+		--paging-plots $(RESULTS) || failed=1; \
+	if command -v mpicc >/dev/null && command -v mpirun >/dev/null; then \
+		$(CARGO) build --locked --release --quiet --package unspool-recorder && \
+			$(BIN)/unspool-bench $(if $(SMALL),--quick) --only messages \
+			--messages-plots $(RESULTS) --json $(RESULTS)/messages.json || failed=1; \
+	else echo "left out: messages, as no MPI is here"; fi; \
 	exit $$failed
 	@echo
 	@echo "Figures: $(RESULTS)/figures.json; pictures beside it, and in $(RESULTS)/rtm/"
