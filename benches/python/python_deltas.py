@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import runpy
 import shutil
 import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from python_increments import PROGRAMS, State, late, wave
@@ -110,6 +112,31 @@ def liquid(apart: int, cells: int = 10) -> Iterator[State]:
         count += 1
 
 
+def example(name: str) -> dict[str, Any]:
+    """The names of a program of the project's examples."""
+    return runpy.run_path(str(Path(__file__).parents[2] / "examples" / f"{name}.py"))
+
+
+def phase_field(apart: int, skipped: int, dtype: str = "float64") -> Iterator[State]:
+    """The field of the example, every `apart` steps."""
+    field = example("phase_field")["PhaseField"]((64, 64, 64), dtype)
+    c = field.mixed()
+    field.forward(c, 0, skipped)
+    while True:
+        yield {"c": c.copy()}
+        field.forward(c, 0, apart)
+
+
+def propagators(steps: int) -> Iterator[State]:
+    """Real and imaginary parts of the propagators of the example, from the middle of a pulse on."""
+    spins = example("quantum_control")["Spins"](8, steps, duration=10.0)
+    u = spins.start()
+    spins.forward(u, 0, steps // 2)
+    for step in range(steps // 2, steps):
+        yield {"real": u.real.copy(), "imaginary": u.imag.copy()}
+        spins.forward(u, step, step + 1)
+
+
 MORE: dict[str, Callable[[], Iterator[State]]] = {
     "wave, late, 1 step apart": lambda: late(wave(1), 900),
     "wave, late, 10 steps apart": lambda: late(wave(10), 90),
@@ -120,6 +147,12 @@ MORE: dict[str, Callable[[], Iterator[State]]] = {
     "Lennard-Jones liquid, 1 step apart": lambda: liquid(1),
     "Lennard-Jones liquid, 10 steps apart": lambda: liquid(10),
     "Lennard-Jones liquid, 200 steps apart": lambda: liquid(200),
+    "phase field mixed, 1 step apart": lambda: phase_field(1, 10),
+    "phase field apart, 1 step apart": lambda: phase_field(1, 180),
+    "phase field apart, 10 steps apart": lambda: phase_field(10, 180),
+    "phase field apart, float32, 1 step apart": lambda: phase_field(1, 180, "float32"),
+    "quantum control, 66 steps, 1 step apart": lambda: propagators(66),
+    "quantum control, 1,000 steps, 1 step apart": lambda: propagators(1000),
 }
 
 
