@@ -153,3 +153,25 @@ fn a_device_that_takes_no_copies_saves_nothing_and_says_so() {
     saved.iter().for_each(|version| check(&spool, &application, *version..version + 1));
     spool.close().unwrap();
 }
+
+#[test]
+fn copies_of_which_nobody_knows_when_they_are_done_save_nothing() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(100), 0);
+    let application = Application::with(values).unwrap();
+    let other = Stream::new(&application.context).unwrap();
+    let spool = raw(|_| ()).unwrap();
+    let memory = application.prepared(0..4).unwrap();
+    let arrays: Vec<_> = memory.iter().map(array_of).collect();
+    let mut batch = checkpoints(&spool, &[&application.stream, &other], 0..4, &arrays);
+    // The first one is of the other stream, which the copies come after.
+    fake.fail("cuEventRecord", 2, 2);
+    for name in ["cuStreamQuery", "cuCtxSynchronize"] {
+        fake.fail(name, 0, 2);
+    }
+    let error = spool.save_many(&mut batch, &wait()).unwrap_err();
+    fake.reset();
+    assert_eq!((error.kind(), error.unsaved().len(), batch.len()), (ErrorKind::Device, 4, 4));
+    assert_eq!(spool.versions().unwrap(), Vec::<i64>::new(), "{error}");
+    spool.close().unwrap();
+}

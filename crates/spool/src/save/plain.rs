@@ -25,7 +25,8 @@ pub(super) fn can_join(gpu: &Gpu, one: &Entered<'_>) -> bool {
 /// Copies the arrays of all of `group` into their rooms, after what is on their streams.
 ///
 /// # Errors
-/// `Device` when CUDA refuses. What is under way then is before the fences of the rooms.
+/// `Device` when CUDA refuses. What is under way then is before the fences of the rooms, or these
+/// are lost, and refuse to be filled in another way.
 pub(super) fn copy_all(gpu: &Gpu, group: &mut [Entered<'_>]) -> Result<(), Error> {
     let streams = streams(group);
     let Some((stream, others)) = streams.split_last() else { return Ok(()) };
@@ -37,11 +38,12 @@ pub(super) fn copy_all(gpu: &Gpu, group: &mut [Entered<'_>]) -> Result<(), Error
     let done = gpu.strided().copy_many(stream, &copies.concat());
     // Also copies that failed half way may have enqueued work.
     let recorded = gpu.device().fence_or_wait(stream);
-    let fence = recorded.inspect_err(|_| rooms(group).for_each(|guard| guard.stick()))?;
-    if let Some(fence) = fence {
+    let followed = recorded.and_then(|fence| {
+        let Some(fence) = fence else { return Ok(()) };
         rooms(group).for_each(|guard| guard.leave_fence(fence.clone()));
-        others.iter().for_each(|other| follow(gpu, other, &fence));
-    }
+        others.iter().try_for_each(|other| follow(gpu, other, &fence))
+    });
+    followed.inspect_err(|why| rooms(group).for_each(|guard| guard.lose(why)))?;
     Ok(done?)
 }
 

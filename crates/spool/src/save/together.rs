@@ -75,7 +75,8 @@ pub(super) fn launch(gpu: &Gpu, group: &mut [Entered<'_>]) -> Result<(), DeviceE
         one.ticket.launched(LaunchedTo::Arena(encoding), encoded);
     }
     if let Some(fence) = fence {
-        others.iter().for_each(|other| follow(gpu, other, &fence));
+        // A device that fails here fails its encoder too, and the completion thread reports that.
+        let _ = others.iter().try_for_each(|other| follow(gpu, other, &fence));
     }
     Ok(())
 }
@@ -94,9 +95,11 @@ pub(super) fn wait_for_all(
 }
 
 /// Lets `stream` go on only after `fence`: what is enqueued there later may change the arrays.
-pub(super) fn follow(gpu: &Gpu, stream: &Stream, fence: &Fence) {
-    // A device that fails here fails its encoder too, and the completion thread reports that.
-    let _ = stream.wait_for(fence).or_else(|_| fence.wait(gpu.device().limit()));
+///
+/// # Errors
+/// When it may go on before that.
+pub(super) fn follow(gpu: &Gpu, stream: &Stream, fence: &Fence) -> Result<(), DeviceError> {
+    stream.wait_for(fence).or_else(|_| fence.wait(gpu.device().limit()))
 }
 
 /// The streams of all arrays, each once; the last one is that of the last array.

@@ -121,6 +121,9 @@ impl From<New> for ArenaLease {
 pub struct WriteGuard {
     /// `None` once it was committed.
     loan: Option<ArenaLease>,
+    /// Why nobody knows when work on the bytes is done that may be under way: nobody else may write
+    /// them.
+    lost: Option<DeviceError>,
     bytes: PhantomData<*mut [u8]>,
 }
 
@@ -133,7 +136,7 @@ unsafe impl Sync for WriteGuard {}
 impl WriteGuard {
     /// The caller has marked the bytes as being written by `new.id` in the arena's table.
     pub(super) fn new(new: New) -> Self {
-        WriteGuard { loan: Some(new.into()), bytes: PhantomData }
+        WriteGuard { loan: Some(new.into()), lost: None, bytes: PhantomData }
     }
 
     fn loan(&self) -> &ArenaLease {
@@ -199,9 +202,10 @@ impl WriteGuard {
     /// Makes `stream` wait for earlier work on the bytes. The host does not wait.
     ///
     /// # Errors
-    /// When the driver refuses.
+    /// When the driver refuses, and when nobody knows when work of this guard is done: what is
+    /// enqueued afterwards could be overtaken by it.
     pub fn order(&self, stream: &Stream) -> Result<(), DeviceError> {
-        self.loan().order(stream)
+        self.lost.clone().map_or_else(|| self.loan().order(stream), Err)
     }
 
     /// Waits until earlier work on the bytes is done, at most `limit` for each piece of it.
@@ -218,7 +222,8 @@ impl WriteGuard {
     /// # Errors
     /// When it cannot be known when that work will be done. The bytes are then never used again.
     pub fn leave(&mut self, stream: &Stream) -> Result<Option<Fence>, DeviceError> {
-        self.loan.as_mut().map_or(Ok(None), |loan| loan.leave(stream))
+        let left = self.loan.as_mut().map_or(Ok(None), |loan| loan.leave(stream));
+        left.inspect_err(|cause| self.lost = Some(cause.clone()))
     }
 
     /// Work on the bytes was enqueued before `fence`.
@@ -233,6 +238,12 @@ impl WriteGuard {
     pub fn stick(&mut self) {
         let loan = self.loan();
         loan.arena.table().stick(loan.id);
+    }
+
+    /// As [`stick`](Self::stick), because of `cause`: [`order`](Self::order) fails from now on.
+    pub fn lose(&mut self, cause: &DeviceError) {
+        self.stick();
+        self.lost = Some(cause.clone());
     }
 
     /// The bytes are all there, or will be when the fences that were left are done: the entry can
