@@ -90,13 +90,14 @@ struct Details {
     message: String,
     advice: String,
     cause: Option<CudaError>,
+    leaves_work: bool,
 }
 
 impl DeviceError {
     /// An error of `kind`; `message` says what and why.
     pub fn new(kind: DeviceErrorKind, message: impl Into<String>) -> DeviceError {
         let (message, advice) = (message.into(), String::new());
-        DeviceError(Box::new(Details { kind, message, advice, cause: None }))
+        DeviceError(Box::new(Details { kind, message, advice, cause: None, leaves_work: false }))
     }
 
     /// Adds what a person can do about it.
@@ -109,6 +110,19 @@ impl DeviceError {
     pub(crate) fn with_cause(mut self, cause: CudaError) -> DeviceError {
         self.0.cause = Some(cause);
         self
+    }
+
+    /// The same, after work was enqueued that may still be under way.
+    #[must_use]
+    pub fn with_work_left(mut self) -> DeviceError {
+        self.0.leaves_work = true;
+        self
+    }
+
+    /// Whether work may be under way that was enqueued before the call that failed.
+    #[must_use]
+    pub fn leaves_work(&self) -> bool {
+        self.0.leaves_work
     }
 
     /// Whether its driver call says that the context is lost, with all memory of the device in it.

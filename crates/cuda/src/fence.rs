@@ -80,9 +80,10 @@ impl Unrecorded {
     ///
     /// # Errors
     /// When the stream belongs to another device, or the context is broken. What was enqueued may
-    /// then still be running: [`Stream::drain`] waits for it without an event.
+    /// then still be running ([`DeviceError::leaves_work`]): [`Stream::drain`] waits for it without
+    /// an event.
     pub fn record(self, stream: &Stream) -> Result<Fence, DeviceError> {
-        self.0.event().record(stream)?;
+        self.0.event().record(stream).map_err(DeviceError::with_work_left)?;
         Ok(Fence(Arc::new(self.0)))
     }
 }

@@ -134,7 +134,8 @@ impl GpuCodecs {
     ///
     /// # Errors
     /// When a checkpoint has no values, a span is shorter than its layout, or one of them cannot be
-    /// enqueued. Then nothing is in flight.
+    /// enqueued. Then nothing is in flight, unless the error
+    /// [leaves work](DeviceError::leaves_work).
     pub fn encode(
         &self,
         stream: &Stream,
@@ -145,10 +146,7 @@ impl GpuCodecs {
         for group in runs.chunk_by(|one, next| one.codec == next.codec) {
             match self.encode_group(stream, group, done.last().cloned()) {
                 Ok(pending) => done.extend(pending),
-                Err(error) => {
-                    end(&done);
-                    return Err(error);
-                }
+                Err(error) => return Err(end(&done, error)),
             }
         }
         let mut all: Vec<PendingParts> = requests

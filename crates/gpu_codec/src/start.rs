@@ -10,10 +10,12 @@ use unspool_cuda::{DeviceError, DeviceErrorKind};
 /// The longest wait for the checkpoints before one that cannot be enqueued.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits for the checkpoints before one that cannot be enqueued, because the caller then reuses
-/// their memory.
-pub(crate) fn end(all: &[Pending]) {
+/// Waits for the checkpoints before one that cannot be enqueued because of `error`, as the caller
+/// then reuses their memory. The error says so where one of them may still be under way.
+pub(crate) fn end(all: &[Pending], error: DeviceError) -> DeviceError {
     all.iter().for_each(|pending| drop(pending.wait(LIMIT)));
+    let is_done = all.iter().all(|pending| pending.try_result().is_some());
+    if is_done { error } else { error.with_work_left() }
 }
 
 /// Encodes checkpoints one after the other with `encode`, which gets the index, the begin and the
@@ -30,10 +32,7 @@ pub(crate) fn one_by_one(
         };
         match encode(index, (start, checkpoint.limit)) {
             Ok(pending) => all.push(pending),
-            Err(error) => {
-                end(&all);
-                return Err(error);
-            }
+            Err(error) => return Err(end(&all, error)),
         }
     }
     Ok(all)

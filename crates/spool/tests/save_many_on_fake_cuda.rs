@@ -175,3 +175,41 @@ fn copies_of_which_nobody_knows_when_they_are_done_save_nothing() {
     assert_eq!(spool.versions().unwrap(), Vec::<i64>::new(), "{error}");
     spool.close().unwrap();
 }
+
+/// Saves of two streams with a codec, in which the `nth` event cannot be recorded and nothing can
+/// be waited for by a stream or the device: how many were refused.
+fn refused_without_an_end(fake: &Fake, nth: u64) -> Outcome<usize> {
+    let application = Application::with(values)?;
+    let other = Stream::new(&application.context)?;
+    let codecs = Codecs::all(Spec::Lossless);
+    let spool = application::open(codecs, |settings| settings.check_order = false)?;
+    let memory = application.prepared(0..4)?;
+    let arrays: Vec<_> = memory.iter().map(array_of).collect();
+    let mut batch = checkpoints(&spool, &[&application.stream, &other], 0..4, &arrays);
+    fake.fail("cuEventRecord", nth, 2);
+    for name in ["cuStreamQuery", "cuCtxSynchronize"] {
+        fake.fail(name, 0, 2);
+    }
+    let saved = spool.save_many(&mut batch, &wait());
+    fake.reset();
+    for (one, on) in memory.iter().zip([&application.stream, &other].into_iter().cycle()) {
+        copy::fill(on, &one.span(), 0xEE)?;
+    }
+    assert_eq!(saved.is_err(), !batch.is_empty());
+    for version in spool.versions()? {
+        check(&spool, &application, version..version + 1);
+    }
+    let refused = batch.len();
+    drop(batch);
+    spool.close()?;
+    Ok(refused)
+}
+
+#[test]
+fn encoders_of_which_nobody_knows_when_they_are_done_save_nothing() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(100), 0);
+    let refused: Vec<usize> =
+        (1..8).map(|nth| refused_without_an_end(&fake, nth).unwrap()).collect();
+    assert!(refused.contains(&4), "{refused:?}");
+}

@@ -86,13 +86,13 @@ impl NvCompCoder {
         // SAFETY: the caller's duty.
         unsafe {
             launcher.pack(room, from, &anchor)?;
-            launcher.finish(room, &anchor, &slot)?;
+            launcher.finish(room, &anchor, &slot).map_err(DeviceError::with_work_left)?;
         }
         if let Some(begin) = anchor.known() {
             let end = begin.saturating_add(most).min(limit);
             let touched = Touched::device(self.context.ordinal(), begin, end.saturating_sub(begin));
             stream.saw_write("encoding with nvCOMP", touched);
         }
-        Ok(slot.launched(fence.record(stream)?, limit))
+        slot.launched_before(fence, stream, limit)
     }
 }

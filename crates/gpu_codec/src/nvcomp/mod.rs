@@ -147,7 +147,7 @@ impl NvCompCoder {
         if room.shape.staged {
             copy::device_to_device(stream, &target, &to)?;
         }
-        let pending = slot.launched(fence.record(stream)?, 0);
+        let pending = slot.launched_before(fence, stream, 0)?;
         self.give_back(room, &pending);
         Ok(pending)
     }
@@ -164,7 +164,7 @@ impl NvCompCoder {
         copy::device_to_device(stream, target, &container.slice(HEAD_BYTES, target.len())?)?;
         // SAFETY: it reads the container's head, which is allocated, and writes the slot.
         unsafe { launcher.copied((container.address(), container.len()), &slot) }?;
-        Ok(slot.launched(fence.record(stream)?, 0))
+        slot.launched_before(fence, stream, 0)
     }
 
     fn foreign(&self, address: u64, len: u64) -> DeviceSpan {
@@ -394,10 +394,7 @@ impl GpuCodec for NvCompCoder {
             // SAFETY: the caller's duty.
             match unsafe { self.encode_alike(stream, alike[0], &group) } {
                 Ok(pending) => all.extend(pending),
-                Err(error) => {
-                    end(&all);
-                    return Err(error);
-                }
+                Err(error) => return Err(end(&all, error)),
             }
         }
         Ok(all)

@@ -11,6 +11,7 @@ use unspool_cuda::Context;
 use unspool_cuda::DeviceError;
 use unspool_cuda::Fence;
 use unspool_cuda::Stream;
+use unspool_cuda::Unrecorded;
 use unspool_cuda::copy;
 use unspool_cuda::{DeviceMemory, PinnedMemory};
 
@@ -231,6 +232,26 @@ impl Slot {
         let lease = Mutex::new(self.lease.take());
         let place = LaunchedSlot { lease, jobs: self.jobs, slots: Arc::clone(&self.slots) };
         Pending::new(Arc::new(place), fence, limit)
+    }
+
+    /// The result of a launch that is enqueued on `stream`: [`launched`](Self::launched) with the
+    /// fence after it.
+    ///
+    /// # Errors
+    /// When the fence cannot be recorded; the slot is given up.
+    pub(crate) fn launched_before(
+        self,
+        fence: Unrecorded,
+        stream: &Stream,
+        limit: u64,
+    ) -> Result<Pending, DeviceError> {
+        match fence.record(stream) {
+            Ok(fence) => Ok(self.launched(fence, limit)),
+            Err(error) => {
+                self.abandon();
+                Err(error)
+            }
+        }
     }
 
     /// Gives up a slot that may have been launched: its memory stays allocated until the device is

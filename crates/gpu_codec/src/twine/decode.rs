@@ -57,14 +57,7 @@ impl Twine {
         unsafe { module.launch_with(stream, Kernel::Decode.name(), shape, &mut list) }?;
         // Reported to the watch before the fence is recorded, which comes after it.
         report(stream, jobs);
-        let fence = match fence.record(stream) {
-            Ok(fence) => fence,
-            Err(error) => {
-                slot.abandon();
-                return Err(error);
-            }
-        };
-        Ok(slot.launched(fence, u64::MAX))
+        slot.launched_before(fence, stream, u64::MAX)
     }
 }
 

@@ -158,13 +158,11 @@ impl Twine {
                 // SAFETY: the caller's duty.
                 let launched = unsafe { self.launch_part(stream, part, encode, &mut words) };
                 if let Err(error) = launched {
-                    if !is_first {
-                        // The caller reuses the room, so the earlier launches have to end first.
-                        // The counters of the set may not be reset, so it is not returned to the
-                        // pool.
-                        let _ = fence.record(stream)?.wait(LIMIT);
-                    }
-                    return Err(error);
+                    // The caller reuses the room, so the earlier launches have to end first. The
+                    // counters of the set may not be reset, so it is not returned to the pool.
+                    let is_done = is_first
+                        || fence.record(stream).and_then(|fence| fence.wait(LIMIT)).is_ok();
+                    return Err(if is_done { error } else { error.with_work_left() });
                 }
                 is_first = false;
             }

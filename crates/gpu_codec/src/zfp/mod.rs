@@ -131,15 +131,17 @@ impl ZfpCoder {
             let end = offsets.get(index + 1).copied().unwrap_or(bytes);
             let place = kernel_job(&slot, &seen, index, (offsets[index], end), job.layout);
             // SAFETY: the caller's duty.
-            unsafe { launch_encode(&module, stream, job, &anchor, place) }?;
+            let launched = unsafe { launch_encode(&module, stream, job, &anchor, place) };
+            launched.map_err(|error| if index > 0 { error.with_work_left() } else { error })?;
             stream.saw_read("encoding with zfp", self.touched(job.address, job.layout.bytes()));
         }
         if let Some(begin) = anchor.known() {
             stream.saw_write("encoding with zfp", self.touched(begin, bytes));
         }
         // SAFETY: the slot and the sums stay allocated until the result is present.
-        unsafe { launch_finish(&module, stream, &anchor, &slot, &seen, jobs.len()) }?;
-        let pending = slot.launched(fence.record(stream)?, limit);
+        unsafe { launch_finish(&module, stream, &anchor, &slot, &seen, jobs.len()) }
+            .map_err(DeviceError::with_work_left)?;
+        let pending = slot.launched_before(fence, stream, limit)?;
         self.seen.give(seen, &pending);
         Ok(pending)
     }
@@ -209,7 +211,7 @@ impl GpuCodec for ZfpCoder {
         }
         // SAFETY: the slot stays allocated until the result is present.
         unsafe { launch_decoded(&module, stream, &slot, jobs.len()) }?;
-        Ok(DecodeStatus::new(vec![slot.launched(fence.record(stream)?, 0)]))
+        Ok(DecodeStatus::new(vec![slot.launched_before(fence, stream, 0)?]))
     }
 }
 

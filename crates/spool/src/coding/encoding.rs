@@ -54,7 +54,8 @@ impl Encoding {
     /// Enqueues the encoders of one checkpoint on `stream`, on which its values are ready.
     ///
     /// # Errors
-    /// When it cannot be enqueued: the guard comes back, and nothing is on its way.
+    /// When it cannot be enqueued: the guard comes back, and nothing is on its way, or it refuses
+    /// to be filled in another way.
     pub(crate) fn begin(
         codecs: &GpuCodecs,
         stream: &Stream,
@@ -74,7 +75,8 @@ impl Encoding {
     /// encoded by one call of it. The results are in the order of the members.
     ///
     /// # Errors
-    /// When one of them cannot be enqueued: all guards come back, and nothing is on its way.
+    /// When one of them cannot be enqueued: all guards come back, and nothing is on its way, or
+    /// they refuse to be filled in another way.
     pub(crate) fn begin_all(
         codecs: &GpuCodecs,
         stream: &Stream,
@@ -83,7 +85,8 @@ impl Encoding {
         match enqueue(codecs, stream, &members) {
             Ok(all) => Ok(members.into_iter().zip(all).map(begun).collect()),
             Err(error) => {
-                let guards = members.into_iter().map(|member| member.guard).collect();
+                let mut guards: Vec<_> = members.into_iter().map(|member| member.guard).collect();
+                end(stream, &mut guards, &error);
                 Err(Box::new((guards, error)))
             }
         }
@@ -151,6 +154,14 @@ impl Encoding {
 impl fmt::Debug for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Encoding").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+/// Waits for what was launched before `error`, as the rooms are then filled in another way.
+fn end(stream: &Stream, guards: &mut [WriteGuard], error: &DeviceError) {
+    let limit = guards.first().and_then(|guard| guard.gpu()).map(|gpu| gpu.limit());
+    if error.leaves_work() && limit.is_none_or(|limit| stream.drain(limit).is_err()) {
+        guards.iter_mut().for_each(|guard| guard.lose(error));
     }
 }
 
