@@ -163,15 +163,13 @@ pub fn play_through_faults(
                 return Err(in_plan(error, plan));
             }
             heard(error.to_string());
-            player.checks.forget();
-            player.done.refused += 1;
+            player.refused(error.downcast_ref());
         }
     }
     // A batch that another thread has handed over is refused without a call that could say so.
     if let Err(error) = spool.hand_over(&player.wait()) {
         heard(error.to_string());
-        player.checks.forget();
-        player.done.refused += 1;
+        player.refused(Some(&error));
     }
     mend();
     let done = player.play(0).map_err(|error| in_plan(error, plan))?;
@@ -251,6 +249,18 @@ impl<'a> Player<'a> {
             18 if self.dice.one_in(4) => Ok(self.spool.spool().forget_hints()?),
             18 if self.dice.one_in(4) => Ok(self.spool.flush(&Wait::at_most(LIMIT))?),
             _ => self.give_up(),
+        }
+    }
+
+    /// A call has failed: nothing is known of its results, and what it says is not saved may have
+    /// waited for others since an earlier call.
+    fn refused(&mut self, error: Option<&unspool::Error>) {
+        self.checks.forget();
+        self.done.refused += 1;
+        for (version, _) in error.into_iter().flat_map(unspool::Error::unsaved) {
+            if matches!(self.spool.contains(*version), Ok(false)) {
+                self.saved.remove(version);
+            }
         }
     }
 
