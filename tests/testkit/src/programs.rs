@@ -89,8 +89,12 @@ pub fn library_path(compiler: &str) -> Option<String> {
     Some(format!("-Wl,-rpath,{}/lib", folder.display()))
 }
 
-/// Lets MPI start ranks as any user.
+/// Lets MPI start ranks as any user. Open MPI's files go to the folder of the command: jobs that
+/// begin at the same moment are in each other's way where they make one folder for all.
 pub fn allow_root(command: &mut Command) {
+    if let Some(folder) = command.get_current_dir().map(Path::to_path_buf) {
+        command.env("OMPI_MCA_orte_tmpdir_base", folder);
+    }
     for name in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
         command.env(name, "1").env(format!("{name}_CONFIRM"), "1");
     }
