@@ -27,8 +27,9 @@ SHARES = (100, 75, 50, 25)
 def keep_temporaries() -> None:
     """Starts this program again with an allocator that keeps what is freed.
 
-    Else a program's temporaries are mapped anew, and its first writes to them are faults, until
-    the allocator has learned their size from what ran before in the same process.
+    Otherwise the C library asks the kernel for new memory for each temporary array, and the first
+    write to each page of it is a page fault. It stops doing that once arrays of that size have been
+    freed in the process, so what ran before would change the time of a program.
     """
     keeping = {f"MALLOC_{which}_THRESHOLD_": str(1 << 30) for which in ("MMAP", "TRIM")}
     if keeping.items() - os.environ.items():

@@ -37,7 +37,7 @@ from unspool_studies.rtm.survey import Survey, plan, ricker
 
 __all__ = ["CODECS", "COUNT", "NoExampleError", "Recorder", "run", "shots_of"]
 
-#: Checkpoints of a run; of a longer one so many are encoded.
+#: The number of checkpoints of a run. Of a run with more, this many are encoded.
 COUNT = 66
 #: Steps of the phase field: it takes the first third of them to separate.
 SEPARATED = 198
@@ -151,7 +151,7 @@ def run(plan: Plan, report: Report) -> None:
 
 
 def _check_room(asked: Accumulated) -> None:
-    # What more than 40 spins take is no number that anybody has to wait for.
+    # Powers of more than 40 spins are not computed: 40 are too many for any memory.
     needed = {f"{n} spins take": 16 * 4 ** min(n, 40) * (5 * n + MATRICES) for n in asked.spins}
     needed |= {f"{n} cubed cells take": 8 * n**3 * FIELDS for n in asked.cells}
     for what, count in needed.items():

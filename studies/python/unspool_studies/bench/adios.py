@@ -26,7 +26,7 @@ class AdiosHistory:
     """Checkpoints as steps of one variable, whose length changes from step to step.
 
     Raises:
-        NoBaseline: there is no ADIOS2.
+        NoBaseline: the package adios2 is not installed.
         OSError: there is too little room on the disk.
     """
 

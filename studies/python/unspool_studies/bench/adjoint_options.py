@@ -54,7 +54,7 @@ class PartOfRange:
 
 
 def _codec(text: str) -> Any:
-    """As `codec_of`, and besides `nvcomp:bitcomp,range=1e-4`.
+    """A codec from its name: those of `codec_of`, and `nvcomp:bitcomp,range=1e-4`.
 
     Raises:
         argparse.ArgumentTypeError: it names none.

@@ -30,7 +30,7 @@ class SavedTensors:
     """Checkpoints as tensors that autograd saves.
 
     Raises:
-        NoBaseline: there is no PyTorch, or the order is another than that of a backward pass.
+        NoBaseline: PyTorch is not installed, or restores are not in reverse order.
         OSError: there is too little memory.
     """
 
