@@ -1,5 +1,7 @@
 /* Calls every function that sends, on two ranks, and checks what arrives. Each way of sending has a
  * tag of its own, by which a test knows it again. */
+#include "check.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,17 +14,9 @@ enum { N = 64, BIG = 8192 };
 #define NEWER
 #endif
 
-static int rank, peer;
+static int peer;
 static MPI_Comm world = MPI_COMM_WORLD;
 static double out[N], in[N];
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            printf("rank %d, line %d: %s\n", rank, __LINE__, #what);                               \
-            MPI_Abort(MPI_COMM_WORLD, 3);                                                          \
-        }                                                                                          \
-    } while (0)
 
 static void fill(double *values, int tag, int from)
 {

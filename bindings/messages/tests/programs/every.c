@@ -1,5 +1,7 @@
 /* Calls on two ranks what `calls.c` does not: all calls of all ranks and of neighbours, in each of
  * their ways, every way to make a communicator, and the forms with large counts. */
+#include "check.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,16 +13,8 @@ enum { N = 3 };
 #define PREPARED
 #endif
 
-static int rank, peer;
+static int peer;
 static MPI_Comm world = MPI_COMM_WORLD;
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            printf("rank %d, line %d: %s\n", rank, __LINE__, #what);                               \
-            MPI_Abort(MPI_COMM_WORLD, 3);                                                          \
-        }                                                                                          \
-    } while (0)
 
 #define COUNT int
 #define PLACE int
