@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,11 @@ pytest.importorskip("scipy")
 
 from unspool_studies.accumulated import rates
 from unspool_studies.accumulated.rates import CODECS, Place, Recorder, shots_of
-from unspool_studies.bench import command, options, report
+from unspool_studies.bench import command, report
 from unspool_studies.rtm.generated import generated_model
 
 import kernel_shim
+from bench_plans import column, plan
 from kernel_shim import ShimDevice
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -32,17 +32,6 @@ def small(monkeypatch):
     monkeypatch.setattr(rates, "COUNT", COUNT)
     monkeypatch.setattr(rates, "SEPARATED", 3 * COUNT)
     monkeypatch.setattr(Recorder.__init__, "__defaults__", (COUNT,))
-
-
-def plan(*arguments):
-    parser = argparse.ArgumentParser()
-    options.add_options(parser)
-    return options.plan_of(parser.parse_args(arguments))
-
-
-def column(table, name):
-    place = list(table.columns).index(name)
-    return [row[place] for row in table.rows]
 
 
 def test_every_application_has_its_sizes_intervals_and_ratios(tmp_path):

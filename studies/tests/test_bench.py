@@ -37,6 +37,7 @@ from unspool_studies.bench.memory import HUGE_PAGE, Mapping, in_parallel, write_
 from unspool_studies.bench.prepare import Toucher
 from unspool_studies.bench.processes import ProcessError
 
+from bench_plans import column, plan
 from fake_cuda import FakeCuda
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -66,23 +67,12 @@ def one_library(monkeypatch):
     )
 
 
-def plan(*arguments):
-    parser = argparse.ArgumentParser()
-    options.add_options(parser)
-    return options.plan_of(parser.parse_args(arguments))
-
-
 def tables_of(part, *arguments):
     """The tables of one part on the fake device."""
     device, collected = FakeCuda(), report.Report({})
     assert command.run_parts([part], plan(*TINY, *arguments), device, collected)
     assert device.leaked == 0, "something was not given back"
     return {table.name: table for table in collected.tables}
-
-
-def column(table, name):
-    place = list(table.columns).index(name)
-    return [row[place] for row in table.rows]
 
 
 # Figures.

@@ -1,7 +1,6 @@
 """Parts `gpuzip` and `schedules` of `unspool-bench`: every way makes the same image, and the
 figures are those of the schedules. Nothing is asserted about time."""
 
-import argparse
 import json
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 pytest.importorskip("scipy")
 
 from unspool import NvComp, schedules
-from unspool_studies.bench import command, gpuzip, options, report
+from unspool_studies.bench import command, gpuzip, report
 from unspool_studies.bench import schedules as by_schedule
 from unspool_studies.bench.plain_adjoint import DeviceStore, Nowhere, PinnedStore, follow
 from unspool_studies.bench.wave_problem import Problem, plainly, through_spool
@@ -20,6 +19,7 @@ from unspool_studies.rtm.generated import generated_model
 
 import fake_cupy
 import kernel_shim
+from bench_plans import column, plan
 from fake_cuda import FakeCuda
 from kernel_shim import ShimDevice
 
@@ -32,17 +32,6 @@ TINY += ["--zcut-tiers=3", "--rounds=2", "--warm=0", "--gpuzip-schedules=revolve
 TINY += ["--gpuzip-codecs=none"]
 SMALL = ["--rtm-shape=81x51", "--rtm-spacing=15", "--rtm-steps=120", "--rtm-every=3"]
 SMALL += ["--rtm-snapshots=5", "--rtm-device=512KiB", "--rtm-host=1MiB", "--rounds=1"]
-
-
-def plan(*arguments):
-    parser = argparse.ArgumentParser()
-    options.add_options(parser)
-    return options.plan_of(parser.parse_args(arguments))
-
-
-def column(table, name):
-    place = list(table.columns).index(name)
-    return [row[place] for row in table.rows]
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Part `orders` of `unspool-bench`: every way brings every checkpoint back, and unified memory
 stays within its share of the device. Nothing is asserted about time."""
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ from unspool_studies.bench import (
     command,
     experiment,
     node_shots,
-    options,
     orders,
     orders_child,
     processes,
@@ -24,6 +22,8 @@ from unspool_studies.bench import (
 from unspool_studies.bench.managed import NotManaged
 from unspool_studies.bench.sizes import SEED, SizesError, sizes_of, traced_sizes
 
+import bench_plans
+from bench_plans import column
 from fake_cuda import FakeCuda
 from fake_managed import FakeManaged
 
@@ -54,9 +54,7 @@ def managed(monkeypatch):
 
 
 def plan(*arguments):
-    parser = argparse.ArgumentParser()
-    options.add_options(parser)
-    return options.plan_of(parser.parse_args([*TINY, *arguments]))
+    return bench_plans.plan(*TINY, *arguments)
 
 
 def table_of(*arguments):
@@ -64,11 +62,6 @@ def table_of(*arguments):
     assert command.run_parts(["orders"], plan(*arguments), device, collected)
     assert device.leaked == 0, "something was not given back"
     return collected.tables[-1]
-
-
-def column(table, name):
-    place = list(table.columns).index(name)
-    return [row[place] for row in table.rows]
 
 
 def test_every_way_brings_every_checkpoint_back_in_every_order(tmp_path):

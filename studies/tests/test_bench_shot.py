@@ -1,7 +1,6 @@
 """Part `shot` of `unspool-bench`: every way of preparing memory brings every checkpoint back, of
 every size, in every process. Nothing is asserted about time."""
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from unspool_studies import cli
 from unspool_studies.bench import (
     command,
     machine,
-    options,
     paper,
     report,
     shot,
@@ -25,6 +23,8 @@ from unspool_studies.bench.shot import Blocked, Shot, run_spool, run_strategy
 from unspool_studies.bench.shot_process import SPOOL, Task, small, work
 from unspool_studies.bench.sizes import shot_sizes
 
+import bench_plans
+from bench_plans import column
 from fake_cuda import FakeCuda
 from fake_managed import FakeManaged
 
@@ -69,9 +69,7 @@ def fakes(monkeypatch):
 
 
 def plan(*arguments):
-    parser = argparse.ArgumentParser()
-    options.add_options(parser)
-    return options.plan_of(parser.parse_args([*TINY, *arguments]))
+    return bench_plans.plan(*TINY, *arguments)
 
 
 def tables_of(*arguments, cuda=None, file=None):
@@ -79,11 +77,6 @@ def tables_of(*arguments, cuda=None, file=None):
     collected = report.Report({}, file)
     assert command.run_parts(["shot"], plan(*arguments), cuda or FakeCuda(), collected)
     return [table for table in collected.tables if table.name == "shot"]
-
-
-def column(table, name):
-    place = list(table.columns).index(name)
-    return [row[place] for row in table.rows]
 
 
 def shot_of(sizes=UNEVEN, cache=6 * MIB):
