@@ -1,4 +1,4 @@
-/* What ends a program of the tests that has found something wrong; `rank` is that of the process. */
+/* What ends a test program that has found something wrong; `rank` is that of the process. */
 #include <mpi.h>
 #include <stdio.h>
 
