@@ -132,7 +132,7 @@ fn a_call_of_the_driver_that_fails_loses_nothing_and_is_named() {
 }
 
 #[test]
-fn bytes_whose_last_use_can_neither_be_marked_nor_waited_for_are_never_used_again() {
+fn bytes_whose_last_use_can_neither_be_marked_nor_waited_for_are_kept_from_others() {
     let names = ["cuEventRecord", "cuStreamQuery", "cuCtxSynchronize"];
     let heard = |nth| play_with_fault(&names, nth, OUT_OF_MEMORY).unwrap().len();
     assert!([2, 5, 9, 17, 30].map(heard).iter().sum::<usize>() > 0, "nothing has failed");

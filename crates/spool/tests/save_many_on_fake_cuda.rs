@@ -5,7 +5,7 @@ mod application;
 
 use std::time::Duration;
 
-use application::{Application, Outcome, array_of, every_other, floats, wait};
+use application::{Application, LIMIT, Outcome, array_of, every_other, floats, wait};
 use unspool::gpu::{DeviceArray, Stream};
 use unspool::{Checkpoint, Codecs, ErrorKind, Settings, Spec, Spool};
 use unspool_cuda::copy;
@@ -173,6 +173,9 @@ fn copies_of_which_nobody_knows_when_they_are_done_save_nothing() {
     fake.reset();
     assert_eq!((error.kind(), error.unsaved().len(), batch.len()), (ErrorKind::Device, 4, 4));
     assert_eq!(spool.versions().unwrap(), Vec::<i64>::new(), "{error}");
+    // When the device can be waited for again, so can what was under way in that memory.
+    spool.save_many(&mut batch, &wait()).unwrap();
+    check(&spool, &application, 0..4);
     spool.close().unwrap();
 }
 
@@ -200,7 +203,11 @@ fn refused_without_an_end(fake: &Fake, nth: u64) -> Outcome<usize> {
         check(&spool, &application, version..version + 1);
     }
     let refused = batch.len();
-    drop(batch);
+    for (one, version) in memory.iter().zip(0..) {
+        copy::host_to_device(&application.stream, &one.span(), &values(version), LIMIT)?;
+    }
+    spool.save_many(&mut batch, &wait())?;
+    check(&spool, &application, 0..4);
     spool.close()?;
     Ok(refused)
 }

@@ -13,7 +13,7 @@ pub(crate) enum InPlace {
     /// It may have. Dropped -> `Leaving`, in a thread of its own.
     Yes,
     /// Everything on the device is being waited for. Done -> `No`; dropped before that, the memory
-    /// is never used again.
+    /// waits for a moment at which the device has nothing left to do.
     Leaving,
 }
 
@@ -25,7 +25,7 @@ pub(crate) trait Leave: Send + 'static {
 
 /// Drops `ticket` when everything on the device of `context` is done. Returns at once.
 pub(crate) fn drop_when_idle(context: Context, mut ticket: impl Leave) {
-    // Where there is no thread, the ticket is dropped as it is, and its memory is not used again.
+    // Where there is no thread, the ticket is dropped as it is, and its memory waits.
     let _ = Builder::new().name("unspool-leave".to_owned()).spawn(move || {
         if context.synchronize().is_ok() {
             ticket.device_is_idle();

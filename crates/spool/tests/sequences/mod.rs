@@ -21,9 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use unspool::gpu::{DeviceMemory, Gpu, Stream};
-use unspool::{
-    Accumulate, Batched, Codecs, DiskSettings, On, Settings, Spec, Spool, Unflushed, Wait,
-};
+use unspool::{Accumulate, Batched, Codecs, DiskSettings, On, Settings, Spec, Spool, Wait};
 
 pub use arrays::Bank;
 pub use plan::{Dice, Done, Plan, Wrong};
@@ -174,21 +172,9 @@ pub fn play_through_faults(
         player.refused(Some(&error));
     }
     mend();
-    // What waits may be given bytes that are never used again, each time that it is tried.
-    let mut stays = false;
-    for _ in 0..3 {
-        let Err(error) = spool.hand_over(&player.wait()) else { break };
-        heard(error.to_string());
-        player.refused(Some(&error));
-        player.saved.retain(|version, _| error.unsaved().iter().all(|(lost, _)| lost != version));
-        stays = true;
-    }
     let done = player.play(0).map_err(|error| in_plan(error, plan))?;
-    let unflushed = if stays { Unflushed::Discard } else { Unflushed::Keep };
-    match spool.close_as(unflushed, &Wait::at_most(LIMIT)) {
-        Err(error) if !spool.spool().is_closed() => Err(in_plan(error.into(), plan)),
-        _ => Ok(done),
-    }
+    spool.close().map_err(|error| in_plan(error.into(), plan))?;
+    Ok(done)
 }
 
 /// Plays a sequence on a GPU that may break at any time: calls may fail from then on, and the spool

@@ -21,6 +21,7 @@ use unspool_cuda::{DeviceError, DeviceSpan, Fence, PinnedArena, Stream};
 use crate::arena::Arena;
 use crate::arena::given::GivenArray;
 use crate::arena::memory::ArenaMemory;
+use crate::arena::table::Misuse;
 use crate::error::TierError;
 use crate::gpu::Gpu;
 
@@ -220,7 +221,8 @@ impl WriteGuard {
     /// fence after that work, unless it is done.
     ///
     /// # Errors
-    /// When it cannot be known when that work will be done. The bytes are then never used again.
+    /// When it cannot be known when that work will be done. Others get the bytes only once the device
+    /// was seen to have nothing left to do.
     pub fn leave(&mut self, stream: &Stream) -> Result<Option<Fence>, DeviceError> {
         let left = self.loan.as_mut().map_or(Ok(None), |loan| loan.leave(stream));
         left.inspect_err(|cause| self.lost = Some(cause.clone()))
@@ -233,8 +235,8 @@ impl WriteGuard {
         }
     }
 
-    /// Work on the bytes may be under way, and when it is done cannot be known: they are never
-    /// used again.
+    /// Work on the bytes may be under way, and when it is done cannot be known: others get them only
+    /// once the device was seen to have nothing left to do.
     pub fn stick(&mut self) {
         let loan = self.loan();
         loan.arena.table().stick(loan.id);
@@ -267,10 +269,11 @@ impl WriteGuard {
     /// failed. The entry is forgotten then.
     pub fn commit_at(mut self, offset: u64, len: u64) -> Result<(), TierError> {
         let ArenaLease { arena, id, fences, .. } = self.loan();
-        arena
-            .table()
-            .commit_at(*id, offset, len, fences)
-            .map_err(|misuse| arena.error("commit", *id, misuse).with_progress(len, 0))?;
+        let mut committed = arena.table().commit_at(*id, offset, len, fences);
+        if committed == Err(Misuse::Stuck) && arena.waited_for_device() {
+            committed = arena.table().commit_at(*id, offset, len, fences);
+        }
+        committed.map_err(|misuse| arena.error("commit", *id, misuse).with_progress(len, 0))?;
         self.loan = None;
         Ok(())
     }
@@ -380,7 +383,8 @@ impl ReadGuard {
     /// Returns a fence after that work, unless it is done.
     ///
     /// # Errors
-    /// When it cannot be known when that work will be done. The bytes are then never used again.
+    /// When it cannot be known when that work will be done. Others get the bytes only once the device
+    /// was seen to have nothing left to do.
     pub fn leave(&mut self, stream: &Stream) -> Result<Option<Fence>, DeviceError> {
         self.loan.leave(stream)
     }
@@ -390,8 +394,8 @@ impl ReadGuard {
         self.loan.fences.push(fence);
     }
 
-    /// Work on the bytes may be under way, and when it is done cannot be known: they are never
-    /// used again.
+    /// Work on the bytes may be under way, and when it is done cannot be known: others get them only
+    /// once the device was seen to have nothing left to do.
     pub fn stick(&mut self) {
         self.loan.arena.table().stick(self.loan.id);
     }

@@ -11,7 +11,8 @@
 //! - The bytes of an entry may be those of an array that the application has given away. Its range
 //!   is its own all the same, and what the range holds is nobody's.
 //! - Bytes with unfinished work of a device on them are borrowed in main memory only when it is
-//!   done, and in a device's memory together with the fences that new work has to wait for.
+//!   done, and in a device's memory together with the fences that new work has to wait for. Where
+//!   no fence could be had, they are borrowed when the device was seen to have nothing left to do.
 
 mod copies;
 mod given;
@@ -232,7 +233,10 @@ impl Arena {
         offset: u64,
         len: u64,
     ) -> Result<WriteGuard, TierError> {
-        let borrowed = self.table().create(id, offset, len);
+        let mut borrowed = self.table().create(id, offset, len);
+        if matches!(borrowed, Err(Misuse::Stuck)) && self.waited_for_device() {
+            borrowed = self.table().create(id, offset, len);
+        }
         let borrowed =
             borrowed.map_err(|misuse| self.error(operation, id, misuse).with_progress(len, 0))?;
         self.lease(operation, id, borrowed).map(WriteGuard::new).inspect_err(|_| {
@@ -292,6 +296,19 @@ impl Arena {
         self.table().retire().map_err(|(id, misuse)| self.error("retire", id, misuse))?;
         drop(self.0.memory.lock().unwrap_or_else(PoisonError::into_inner).take());
         Ok(())
+    }
+
+    /// Waits until the device has nothing left to do, within its limit, and frees the bytes of which
+    /// it was not known when work on them is done: a driver that could not say so once may say it
+    /// later. Whether it did.
+    fn waited_for_device(&self) -> bool {
+        let Some(gpu) = self.gpu() else { return false };
+        let seen = self.table().stuck_so_far();
+        let idle = gpu.context().synchronize_within(gpu.limit()).is_ok();
+        if idle {
+            self.table().unstick(seen);
+        }
+        idle
     }
 
     fn memory(&self) -> Option<Arc<ArenaMemory>> {

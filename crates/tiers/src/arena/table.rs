@@ -24,7 +24,7 @@ struct ArenaEntry {
     written: Vec<Fence>,
     /// Behind work that reads it.
     reads: Vec<Fence>,
-    /// Work on it may be under way, and when it is done cannot be known.
+    /// Work on it may be under way, and when it is done is not known.
     stuck: bool,
     /// The array that has the bytes, in place of those at `offset`.
     given: Option<GivenArray>,
@@ -36,17 +36,23 @@ struct PendingFree {
     offset: u64,
     end: u64,
     fences: Vec<Fence>,
-    /// The bytes are never used again.
-    stuck: bool,
+    /// Work on the bytes may be under way that no fence is after: nobody gets them before the
+    /// device was seen to have nothing left to do.
+    stuck: Option<Stuck>,
 }
 
 impl PendingFree {
     /// Forgets what is done; whether something is left.
     fn is_there(&mut self) -> bool {
         self.fences.retain(|fence| !fence.is_done());
-        self.stuck || !self.fences.is_empty()
+        self.stuck.is_some() || !self.fences.is_empty()
     }
 }
+
+/// The number of pending ranges that had got stuck before this one: a wait for the device says
+/// something only about those that were there when it began.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Stuck(u64);
 
 /// Bytes that are borrowed.
 #[derive(Debug)]
@@ -135,6 +141,8 @@ pub(super) struct ArenaTable {
     /// When there are so many pending, all of them are looked at: asking the device costs a call
     /// for each, so that is left until their number has doubled.
     crowd: usize,
+    /// What the next range that gets stuck has.
+    stuck: Stuck,
     /// Arrays whose entries have gone, until somebody takes them who has no lock.
     leaving: Vec<LeavingArray>,
 }
@@ -146,7 +154,8 @@ impl ArenaTable {
     pub(super) fn new(capacity: u64) -> ArenaTable {
         let (by_id, by_offset, pending) = (HashMap::new(), BTreeMap::new(), Vec::new());
         let leaving = Vec::new();
-        ArenaTable { capacity, used: 0, by_id, by_offset, pending, crowd: FEW, leaving }
+        let (crowd, stuck) = (FEW, Stuck(0));
+        ArenaTable { capacity, used: 0, by_id, by_offset, pending, crowd, stuck, leaving }
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -159,24 +168,36 @@ impl ArenaTable {
         offset: u64,
         len: u64,
     ) -> Result<BorrowedBytes, Misuse> {
+        let end = self.check(id, offset, len)?;
+        let after = self.unfinished_in(offset, end)?;
+        self.insert(id, offset, len, None);
+        Ok(BorrowedBytes { offset, len, after, given: None })
+    }
+
+    /// Whether `id` may have these bytes, as far as other entries go; gives their end.
+    fn check(&self, id: CheckpointId, offset: u64, len: u64) -> Result<u64, Misuse> {
         if self.by_id.contains_key(&id) {
             return Err(Misuse::Duplicate);
         }
         let end = offset.checked_add(len).filter(|&end| end <= self.capacity);
         let end = end.ok_or(Misuse::OutOfRange { offset, len, capacity: self.capacity })?;
-        if let Some((other, other_offset, other_len)) = self.owner_in(offset, end) {
-            return Err(Misuse::Overlap { offset, len, other, other_offset, other_len });
+        match self.owner_in(offset, end) {
+            Some((other, other_offset, other_len)) => {
+                Err(Misuse::Overlap { offset, len, other, other_offset, other_len })
+            }
+            None => Ok(end),
         }
-        let after = self.unfinished_in(offset, end)?;
+    }
+
+    fn insert(&mut self, id: CheckpointId, offset: u64, len: u64, given: Option<GivenArray>) {
         if len > 0 {
             self.by_offset.insert(offset, id);
         }
         let (state, written, reads) = (Access::Writing, Vec::new(), Vec::new());
-        let (stuck, given) = (false, None);
-        self.by_id.insert(id, ArenaEntry { offset, len, state, written, reads, stuck, given });
+        let entry = ArenaEntry { offset, len, state, written, reads, stuck: false, given };
+        self.by_id.insert(id, entry);
         self.used += len;
         debug_assert!(self.used <= self.capacity);
-        Ok(BorrowedBytes { offset, len, after, given: None })
     }
 
     /// As [`ArenaTable::create`], for bytes that an array of the application has: nothing was done
@@ -187,17 +208,13 @@ impl ArenaTable {
         offset: u64,
         given: GivenArray,
     ) -> Result<BorrowedBytes, Misuse> {
-        let borrowed = match self.create(id, offset, given.span().len()) {
-            Ok(borrowed) => borrowed,
-            Err(misuse) => {
-                self.leaving.push(given.leaving(Vec::new()));
-                return Err(misuse);
-            }
-        };
-        if let Some(entry) = self.by_id.get_mut(&id) {
-            entry.given = Some(given.clone());
+        let len = given.span().len();
+        if let Err(misuse) = self.check(id, offset, len) {
+            self.leaving.push(given.leaving(Vec::new()));
+            return Err(misuse);
         }
-        Ok(BorrowedBytes { after: Vec::new(), given: Some(given), ..borrowed })
+        self.insert(id, offset, len, Some(given.clone()));
+        Ok(BorrowedBytes { offset, len, after: Vec::new(), given: Some(given) })
     }
 
     /// Fences of earlier owners of these bytes whose work may be unfinished. What is done is
@@ -210,7 +227,7 @@ impl ArenaTable {
         let mut fences = Vec::new();
         for range in self.pending.iter_mut().filter(|range| range.offset < end && start < range.end)
         {
-            if range.stuck {
+            if range.stuck.is_some() {
                 return Err(Misuse::Stuck);
             }
             if range.is_there() {
@@ -220,11 +237,35 @@ impl ArenaTable {
         Ok(fences)
     }
 
-    /// Work on the bytes of `id` was enqueued, and when it will be done cannot be known.
+    /// Work on the bytes of `id` was enqueued, and when it will be done is not known.
     pub(super) fn stick(&mut self, id: CheckpointId) {
         if let Some(entry) = self.by_id.get_mut(&id) {
             entry.stuck = true;
         }
+    }
+
+    /// The place of the next range that gets stuck among all: those before it are there already.
+    pub(super) fn stuck_so_far(&self) -> Stuck {
+        self.stuck
+    }
+
+    /// The device had nothing left to do at a moment after [`ArenaTable::stuck_so_far`] was `seen`:
+    /// the ranges that were stuck then may be given to others.
+    pub(super) fn unstick(&mut self, seen: Stuck) {
+        for range in self.pending.iter_mut().filter(|range| range.stuck < Some(seen)) {
+            range.stuck = None;
+        }
+    }
+
+    /// Keeps `[offset, end)` from others until the work on it is done.
+    fn leave_pending(&mut self, offset: u64, end: u64, fences: Vec<Fence>, stuck: bool) {
+        if offset >= end || (fences.is_empty() && !stuck) {
+            return;
+        }
+        let number = self.stuck;
+        self.stuck.0 += u64::from(stuck);
+        let stuck = stuck.then_some(number);
+        self.pending.push(PendingFree { offset, end, fences, stuck });
     }
 
     /// The last entry that begins before `end`, if it reaches beyond `start`. As entries do not
@@ -265,7 +306,7 @@ impl ArenaTable {
             if let Some((other, other_offset, other_len)) = self.owner_in(start, end) {
                 return Err(Misuse::Overlap { offset, len, other, other_offset, other_len });
             }
-            if self.pending.iter().any(|g| g.stuck && g.offset < end && start < g.end) {
+            if self.pending.iter().any(|g| g.stuck.is_some() && g.offset < end && start < g.end) {
                 return Err(Misuse::Stuck);
             }
         }
@@ -287,13 +328,8 @@ impl ArenaTable {
         }
         self.used = self.used - (own.1 - own.0) + (kept.1 - kept.0);
         let fences: Vec<Fence> = written.iter().filter(|fence| !fence.is_done()).cloned().collect();
-        if fences.is_empty() && !stuck {
-            return;
-        }
         for (offset, end) in [(own.0, own.1.min(kept.0)), (own.0.max(kept.1), own.1)] {
-            if offset < end {
-                self.pending.push(PendingFree { offset, end, fences: fences.clone(), stuck });
-            }
+            self.leave_pending(offset, end, fences.clone(), stuck);
         }
     }
 
@@ -390,9 +426,7 @@ impl ArenaTable {
             self.leaving.push(given.leaving(fences).stuck(entry.stuck));
             return;
         }
-        if (entry.stuck || !fences.is_empty()) && offset < end {
-            self.pending.push(PendingFree { offset, end, fences, stuck: entry.stuck });
-        }
+        self.leave_pending(offset, end, fences, entry.stuck);
     }
 
     /// Every complete entry, by id.

@@ -1,4 +1,4 @@
-//! The table against a map of bytes: who owns each, and which are never used again.
+//! The table against a map of bytes: who owns each, and which nobody gets before the device is idle.
 
 use super::*;
 use crate::testing::Random;
@@ -18,7 +18,11 @@ struct Known {
 #[derive(Default)]
 struct Model {
     entries: BTreeMap<u64, Known>,
-    stuck: [bool; BYTES],
+    /// How many times bytes had got stuck before these did.
+    stuck: [Option<u64>; BYTES],
+    times: u64,
+    /// A wait for the device that has begun: what the table and this model said then.
+    wait: Option<(Stuck, u64)>,
 }
 
 impl Model {
@@ -26,15 +30,16 @@ impl Model {
     fn allows(&self, id: u64, bytes: &std::ops::Range<usize>) -> bool {
         let others = self.entries.iter().filter(|(other, _)| **other != id);
         let is_free = |at: usize| others.clone().all(|(_, known)| !known.bytes.contains(&at));
-        bytes.end <= BYTES && bytes.clone().all(|at| is_free(at) && !self.stuck[at])
+        bytes.end <= BYTES && bytes.clone().all(|at| is_free(at) && self.stuck[at].is_none())
     }
 
-    /// Changes the bytes of an entry; what it leaves is lost if work may be under way there.
+    /// Changes the bytes of an entry; what it leaves is stuck if work may be under way there.
     fn resize(&mut self, id: u64, bytes: std::ops::Range<usize>) {
         let known = self.entries.get_mut(&id).unwrap();
         for at in known.bytes.clone().filter(|at| known.stuck && !bytes.contains(at)) {
-            self.stuck[at] = true;
+            self.stuck[at] = Some(self.times);
         }
+        self.times += 1;
         known.bytes = bytes;
     }
 
@@ -57,7 +62,7 @@ fn step(table: &mut ArenaTable, model: &mut Model, random: &mut Random) {
     let (id, bytes) = (CheckpointId(number), any_range(random));
     let (offset, len) = (bytes.start as u64, bytes.len() as u64);
     let known = model.entries.get(&number).cloned();
-    match (random.below(9), known) {
+    match (random.below(10), known) {
         (0, None) => {
             let made = table.create(id, offset, len);
             assert_eq!(made.is_ok(), model.allows(number, &bytes), "{bytes:?}: {made:?}");
@@ -109,6 +114,13 @@ fn step(table: &mut ArenaTable, model: &mut Model, random: &mut Random) {
             table.stick(id);
             if known.is_some() {
                 model.entries.get_mut(&number).unwrap().stuck = true;
+            }
+        }
+        (8, _) if random.below(4) == 0 => model.wait = Some((table.stuck_so_far(), model.times)),
+        (9, _) if let Some((seen, times)) = model.wait.take() => {
+            table.unstick(seen);
+            for stuck in model.stuck.iter_mut().filter(|stuck| **stuck < Some(times)) {
+                *stuck = None;
             }
         }
         _ => {}
