@@ -39,9 +39,8 @@ class Lanes:
     def gives(self, spool: Any, device: torch.device) -> bool:
         """Whether the device tier of the spool can have the memory of tensors there."""
         if device not in self._gives:
-            first = spool.stats().tiers[0]
-            on_gpu = first.location == f"CUDA device {device.index}"
-            self._gives[device] = first.name == "device" and on_gpu
+            fastest = spool.stats().tiers[0].name
+            self._gives[device] = spool.on == str(device) and fastest == "device"
         return self._gives[device]
 
     def _stream(self, device: torch.device, *, away: bool) -> Any:
