@@ -127,7 +127,7 @@ def test_sizes_are_those_of_a_spool_or_numbers_of_bytes(text, count):
         ("1k", "write KiB"),
         ("0", "at least one byte"),
         ("0.1B", "at least one"),
-        ("-1GB", "no size"),
+        ("-1GB", "not a size"),
     ],
 )
 def test_what_is_no_size_is_refused(text, why):
@@ -147,7 +147,7 @@ def test_options_win_over_quick_and_quick_over_the_defaults():
     ("arguments", "reason"),
     [
         (["--only", "copies,nothing"], "there is no part 'nothing'"),
-        (["--history", "much"], "is no size"),
+        (["--history", "much"], "is not a size"),
         (["--intervals", "1,-2"], "milliseconds from 0"),
         (["--processes", "0"], "whole numbers from 1"),
     ],

@@ -202,14 +202,14 @@ def test_too_few_steps_for_an_image_are_told_and_nothing_measured_fails_the_part
 
 
 @pytest.mark.parametrize(("option", "value", "why"), [
-    ("--gpuzip-codecs", "zip", "is no codec"),
+    ("--gpuzip-codecs", "zip", "is not a codec"),
     ("--gpuzip-codecs", "nvcomp:lz4,range=1e-4", "bitcomp"),
     ("--gpuzip-codecs", "nvcomp:bitcomp,range=x", "has no number after range="),
     ("--gpuzip-codecs", "nvcomp:bitcomp,range=0", "above 0"),
     ("--gpuzip-codecs", "nvcomp:bitcomp,range=nan", "above 0"),
     ("--gpuzip-models", "marble", "there is no 'marble'"),
     ("--gpuzip-schedules", "best", "there is no 'best'"),
-    ("--gpuzip-tiers", "2,-1", "no list of numbers"),
+    ("--gpuzip-tiers", "2,-1", "not a list of numbers"),
     ("--gpuzip-limit", "0", "from 1"),
 ])  # fmt: skip
 def test_what_the_part_does_not_know_is_refused(option, value, why, capsys):

@@ -99,7 +99,7 @@ def test_sizes_are_alike_drawn_anew_for_each_process_or_those_of_a_trace(tmp_pat
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("", "at least two"), ("1MiB 2MiB\n1MiB\n", "as many sizes"), ("1MiB\nmuch\n", "is no size")],
+    [("", "at least two"), ("1MiB 2MiB\n1MiB\n", "as many sizes"), ("1MiB\nmuch\n", "not a size")],
 )
 def test_a_trace_of_something_else_is_refused_before_anything_is_measured(
     text, reason, tmp_path, capsys

@@ -90,7 +90,7 @@ def test_there_are_no_more_processes_than_shots(tmp_path):
     [
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--jobs", "2", "--trace", "trace.json"], "of one process"),
-        (["--gpus", "all"], "no list of numbers"),
+        (["--gpus", "all"], "not a list of numbers"),
         (["--mpi", "--dask", "somewhere:1"], "not allowed with argument --mpi"),
         (["--mpi", "--jobs", "2"], "--jobs is of one machine"),
         (["--dask", "somewhere:1", "--gpus", "0"], "dask-cuda chooses the GPUs"),

@@ -235,7 +235,7 @@ def test_a_worker_that_is_told_to_stop_stops_and_leaves_nothing(job, tmp_path):
     ("change", "reason", "elsewhere"),
     [
         ({"disk": "8KiB", "device": None, "host": "8KiB"}, "the largest tier holds", False),
-        ({"directory": "nowhere"}, "is no directory on", False),
+        ({"directory": "nowhere"}, "is not a directory on", False),
     ],
 )
 def test_what_a_worker_cannot_do_is_told_by_it(job, tmp_path, change, reason, elsewhere):

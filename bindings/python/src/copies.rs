@@ -41,7 +41,7 @@ impl<'a> Copies<'a> {
     }
 
     /// How the call waits for room or data: a wait during which the stream of the arrays has work
-    /// is no stall.
+    /// is not a stall.
     pub fn wait<'w>(&'w self, wait: &Wait<'w>) -> Wait<'w> {
         Wait { stream: self.first.as_ref().map(|(_, stream)| stream), ..*wait }
     }

@@ -87,7 +87,7 @@ fn disk<'py>(py: Python<'py>, disk: &Disk) -> PyResult<Bound<'py, PyDict>> {
         directory: text(Some(&disk.directory)))
 }
 
-/// Paths are only shown: what is no Unicode in them is replaced.
+/// Paths are only shown: what is not Unicode in them is replaced.
 fn text(path: Option<&Path>) -> Option<String> {
     path.map(|path| path.to_string_lossy().into_owned())
 }

@@ -90,7 +90,7 @@ pub fn accumulate(value: &Bound<'_, PyAny>) -> PyResult<Option<Accumulate>> {
     let Some(checkpoints) = checkpoints else {
         let shown = value.repr().map_or_else(|_| "this".to_owned(), |repr| repr.to_string());
         let why = format!(
-            "{shown} is no number of checkpoints from 1 to {MOST_TOGETHER}; write 32, \
+            "{shown} is not a number of checkpoints from 1 to {MOST_TOGETHER}; write 32, \
              \"64MiB\", or both as (32, \"64MiB\")"
         );
         return Err(wrong(value.py(), "accumulate", &why));
@@ -147,7 +147,7 @@ pub fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
             let shown = value.repr().map_or_else(|_| "this".to_owned(), |repr| repr.to_string());
             let advice = "write a string such as \"512MiB\" or \"1.5GB\", or a whole number of \
                           bytes";
-            wrong(py, name, &format!("{shown} is no size; {advice}"))
+            wrong(py, name, &format!("{shown} is not a size; {advice}"))
         })?
     };
     if bytes == 0 {
@@ -300,7 +300,7 @@ pub fn timeout(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
     if seconds > 0.0 && seconds <= LONGEST {
         return Ok(Duration::from_secs_f64(seconds));
     }
-    let why = format!("{seconds} is no time-out; write seconds above 0 and at most {LONGEST}");
+    let why = format!("{seconds} is not a time-out; write seconds above 0 and at most {LONGEST}");
     Err(wrong(py, "timeout", &why))
 }
 
@@ -308,7 +308,7 @@ pub fn timeout(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
 pub fn compiler_folders(py: Python<'_>) -> Vec<PathBuf> {
     let path = py.import("sys").and_then(|sys| sys.getattr("path"));
     let folders = path.and_then(|path| path.extract::<Vec<Bound<'_, PyAny>>>());
-    // What is no text is no folder, and without any the usual places remain.
+    // What is not text is not a folder, and without any the usual places remain.
     let folders = folders.unwrap_or_default();
     folders.iter().filter_map(|folder| folder.extract().ok()).collect()
 }

@@ -53,7 +53,7 @@ impl Profile {
         watch.call_method1("finish", (spool,)).map(drop)
     }
 
-    /// The run has failed: it is no example for others.
+    /// The run has failed: it is not an example for others.
     pub fn abandon(&self, py: Python<'_>) -> PyResult<()> {
         let Some(watch) = self.watch(py) else { return Ok(()) };
         watch.call_method0("abandon").map(drop)

@@ -232,7 +232,7 @@ impl Spool {
     ///     DeviceError: an array or the stream is of another GPU than the spool; CUDA refused; the
     ///         stream is being captured; or there is no CUDA driver for an array on a GPU.
     ///     CapacityError: the arrays are larger than every tier, or nothing in full ones can go.
-    ///     OptionError: `stream` is no stream, or `codec` no codec.
+    ///     OptionError: `stream` is not a stream, or `codec` not a codec.
     ///     CorruptCheckpointError: with `check_codec`, what was encoded breaks its bound.
     ///     WaitTimeoutError, StorageError, ClosedError.
     #[pyo3(signature = (version, /, *arrays, stream=None, codec=None, overwrite=false, donate=false,

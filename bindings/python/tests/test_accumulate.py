@@ -314,7 +314,7 @@ def test_a_spool_records_a_profile_and_follows_it(tmp_path: Path, codec: Any) ->
     assert (known.codec, known.on, len(known.checkpoints)) == (repr(codec), "cpu", 24)
     assert all(0 < one.stored < one.raw for one in known.checkpoints)
     with warnings.catch_warnings():
-        # How fast this machine is at the moment is no matter here.
+        # How fast this machine is at the moment does not matter here.
         warnings.filterwarnings("ignore", "The plan .*of computing", accumulate.PlanDroppedWarning)
         used = history(path, codec)
     assert set(used) <= {"raw", "twine"} and len(used) == 24

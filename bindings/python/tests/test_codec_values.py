@@ -54,8 +54,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Bound(abs=-1), "above 0"),
     (lambda: Bound(abs=float("nan")), "above 0"),
     (lambda: Bound(abs=float("inf")), "above 0"),
-    (lambda: Bound(abs="1e-3"), "no number"),  # type: ignore[arg-type]
-    (lambda: Bound(abs=True), "no number"),
+    (lambda: Bound(abs="1e-3"), "not a number"),  # type: ignore[arg-type]
+    (lambda: Bound(abs=True), "not a number"),
     (lambda: Bound(range=1.0), "leaves nothing"),
     (lambda: Bound(l2=2.0), "leaves nothing"),
     (lambda: Bound(psnr=2000), '"lossless"'),
@@ -95,15 +95,15 @@ def test_codecs_are_given_one_for_all_or_one_for_each_array() -> None:
 @pytest.mark.parametrize(
     ("codec", "said"),
     [
-        ("losless", "'losless' is no codec"),
+        ("losless", "'losless' is not a codec"),
         (1e-3, "a bound has to say of what"),
         (Bound, "but a class"),
         ({}, "an empty mapping"),
-        ({1.5: None}, "no name of an array"),
+        ({1.5: None}, "not a name of an array"),
         ({0: "lossless", "0": None}, "0 and '0' are the same array"),
-        ({"u": "zip"}, "'u': 'zip' is no codec"),
-        (np.zeros((50, 50)), "is no codec but an array (one that is called codec"),
-        (np.array("raw"), "is no codec but an array"),
+        ({"u": "zip"}, "'u': 'zip' is not a codec"),
+        (np.zeros((50, 50)), "is not a codec but an array (one that is called codec"),
+        (np.array("raw"), "is not a codec but an array"),
     ],
 )
 def test_what_is_no_codec_is_refused_with_what_to_write(codec: object, said: str) -> None:

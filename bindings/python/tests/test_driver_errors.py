@@ -256,7 +256,7 @@ WRONG: list[tuple[tuple[Any, ...], str]] = [
     ((Restore(0), Forward(0, 2)), "goes past state 1"),
     ((End(),), "were not reversed"),
     ((Restore(0), Save(0, "disk"), Save(0, "host")), "all 2 slots are taken"),
-    (("reverse",), "is no action"),
+    (("reverse",), "is not an action"),
     ((Discard(0), Restore(0)), "not kept"),
 ]
 
@@ -396,9 +396,9 @@ ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"reverse": None}, unspool.errors.OptionError, "reverse=None"),
     ({"at_end": 3}, unspool.errors.OptionError, "at_end=3"),
     ({"progress": 3}, unspool.errors.OptionError, "progress=3"),
-    ({"spool": None}, unspool.errors.OptionError, "that is no Spool"),
+    ({"spool": None}, unspool.errors.OptionError, "that is not a Spool"),
     ({"lookahead": -1}, unspool.errors.OptionError, "lookahead=-1"),
-    ({"schedule": 3}, unspool.errors.OptionError, "is no schedule"),
+    ({"schedule": 3}, unspool.errors.OptionError, "is not a schedule"),
     ({"state": ()}, unspool.errors.OptionError, "no array in it"),
     ({"for_reverse": []}, unspool.errors.OptionError, "no array in it"),
     ({"state": {"stream": np.zeros(2)}}, unspool.errors.OptionError, "'stream'"),

@@ -92,7 +92,7 @@ def test_a_plan_is_carried_out_with_all_its_decisions(driver: Driver, tmp_path: 
     counts = found.best.counts
     assert counts["hold"] > 0 and counts["together"] > 0, found.best.decisions
     with warnings.catch_warnings():
-        # How fast this machine is at the moment is no matter here.
+        # How fast this machine is at the moment does not matter here.
         warnings.filterwarnings("ignore", "The plan .*of computing", accumulate.PlanDroppedWarning)
         with opened(profile=path) as spool:
             save(spool, driver, range(12))

@@ -127,7 +127,7 @@ def test_a_part_of_the_state_and_a_list_are_checked_too() -> None:
 
 def test_what_makes_no_sense_is_refused_and_a_failure_leaves_nothing() -> None:
     problem = wave(20, 50)
-    for check, text in ((-1, "0 or more"), ("many", "no whole number")):
+    for check, text in ((-1, "0 or more"), ("many", "not a whole number")):
         with pytest.raises(OptionError, match=text):
             problem.run(StoreAll(20), None, check=check)
     with pytest.raises(OptionError, match="how many there are"):

@@ -29,8 +29,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no file of tests, as it is no JSON: Expecting value: line 1"),
-        ("[" * 100_000, "as it is no JSON"),
+        ("", "not a file of tests, as it is not JSON: Expecting value: line 1"),
+        ("[" * 100_000, "as it is not JSON"),
         ("[]", 'it lacks "unspool_test": 2'),
         ('{"one": 1}', 'it lacks "unspool_test": 2'),
         ('{"unspool_test": 3, "one": 1}', "has format 3, and only 2 is read here"),

@@ -141,7 +141,7 @@ def test_more_memory_is_judged_with_the_codec() -> None:
         ({"ratio": 4, "decode": 0}, "decode=0: give a Rate in bytes of the arrays per second"),
         ({"ratio": 4, "decode": True}, "decode=True: give a Rate"),
         ({"ratio": 4, "codec": unspool.Zfp(rate=8)}, "its speed is not known here"),
-        ({"ratio": 4, "codec": 1e-3}, "is no codec"),
+        ({"ratio": 4, "codec": 1e-3}, "is not a codec"),
         ({"ratio": 4, "encode": FAST, "decode": FAST, "codec": "gzip"}, "gzip"),
     ],
 )

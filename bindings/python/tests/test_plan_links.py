@@ -60,15 +60,15 @@ def test_sizes_are_those_of_a_spool(value: object, count: int) -> None:
     [
         ("4G", "GiB"),
         ("4", "4B"),
-        ("", "no size"),
-        ("much", "no size"),
-        ("-1GB", "no size"),
+        ("", "not a size"),
+        ("much", "not a size"),
+        ("-1GB", "not a size"),
         ("1 furlong", "MiB"),
         (0, "from 1 byte"),
         (-4096, "from 1 byte"),
-        (2.5, "no size"),
-        (True, "no size"),
-        (None, "no size"),
+        (2.5, "not a size"),
+        (True, "not a size"),
+        (None, "not a size"),
     ],
 )
 def test_what_is_no_size_is_refused_by_a_plan_and_by_a_spool(value: object, reason: str) -> None:

@@ -170,10 +170,10 @@ WRONG: list[tuple[list[object], str]] = [
     ([Save(0), Save(0)], "kept already"),
     ([Save(0), Reverse(0), End()], "still kept"),
     ([], "without End"),
-    ([Forward(-1, 2)], "is no action"),
-    ([Save(0, "tape")], "is no action"),
-    (["save"], "is no action"),
-    ([Forward(0, 1 << 64)], "is no action"),
+    ([Forward(-1, 2)], "is not an action"),
+    ([Save(0, "tape")], "is not an action"),
+    (["save"], "is not an action"),
+    ([Forward(0, 1 << 64)], "is not an action"),
 ]
 
 
@@ -229,7 +229,7 @@ def test_traces_are_read_from_files_and_texts(tmp_path: Path) -> None:
         Trace(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"0 SAVE\n\xff\xfe")
     with pytest.raises(
-        unspool.errors.ScheduleError, match="it is no text, but has other bytes from byte 7"
+        unspool.errors.ScheduleError, match="it is not text, but has other bytes from byte 7"
     ):
         Trace(tmp_path / "bytes")
     with pytest.raises(unspool.errors.ScheduleError, match="write the path of a file"):
@@ -300,8 +300,8 @@ class Odd(Schedule):
         (Odd(iter([]), steps=1, slots=0.5), "slots=0.5"),
         (Odd(None, steps=1, slots=0), "gave a NoneType: it must give a new iterator"),
         (Odd([Reverse(0), End()], steps=1, slots=0), "gave a list: it must give a new iterator"),
-        (Odd(iter([3]), steps=1, slots=0), "3 is no action"),
-        (Odd(iter([Save]), steps=1, slots=0), "is no action"),
+        (Odd(iter([3]), steps=1, slots=0), "3 is not an action"),
+        (Odd(iter([Save]), steps=1, slots=0), "is not an action"),
         (Odd(iter([Forward(0, 5)]), steps=None, slots=0), r"has no method finish\(steps\)"),
     ],
 )
@@ -325,7 +325,7 @@ def test_any_list_or_iterator_of_actions_is_a_schedule() -> None:
     for given_as in (actions, tuple(actions), iter(actions), (a for a in actions)):
         assert list(as_schedule(given_as)) == actions
     for nonsense in (3, "Revolve", None, object()):
-        with pytest.raises(unspool.errors.OptionError, match="is no schedule"):
+        with pytest.raises(unspool.errors.OptionError, match="is not a schedule"):
             as_schedule(nonsense)
 
 

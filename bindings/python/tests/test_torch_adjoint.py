@@ -294,7 +294,7 @@ class Unready(Schedule):
         ({"params": [3]}, unspool.errors.ArrayError, "a int in it"),
         ({"init": (torch.zeros(3), 1.0)}, unspool.errors.ArrayError, "the carry has a float"),
         ({"init": ()}, unspool.errors.ArrayError, "no tensor in the carry"),
-        ({"spool": 7}, unspool.errors.OptionError, "that is no Spool"),
+        ({"spool": 7}, unspool.errors.OptionError, "that is not a Spool"),
         ({"step": 7}, unspool.errors.OptionError, "is not a function"),
         ({"step": lambda u, x: (u[1:], None)}, unspool.errors.ArrayError, "keep their shapes"),
         ({"step": lambda u, x: ((u, u), None)}, unspool.errors.ArrayError, "another structure"),

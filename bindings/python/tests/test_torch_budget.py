@@ -572,16 +572,16 @@ def test_blocks_are_found() -> None:
 def test_arguments_that_make_no_sense_are_named() -> None:
     net = model(2)
     for given, options, text in [
-        ((3, "1MiB"), {}, "that is no module"),
+        ((3, "1MiB"), {}, "that is not a module"),
         ((net, "much"), {}, "budget"),
         ((net, 0), {}, "budget"),
         ((torch.nn.Linear(3, 3), "1MiB"), {}, "no repeated blocks"),
         ((net, "1MiB"), {"blocks": "some"}, "give a list of modules"),
         ((net, "1MiB"), {"blocks": 3}, "give a list of modules"),
         ((net, "1MiB"), {"blocks": []}, "no repeated blocks"),
-        ((net, "1MiB"), {"blocks": [Block(8)]}, "a Block in it is no module of the model"),
+        ((net, "1MiB"), {"blocks": [Block(8)]}, "a Block in it is not a module of the model"),
         ((net, "1MiB"), {"blocks": [net[0], net[0].down]}, "0.down is there twice, or inside"),
-        ((net, "1MiB"), {"spool": 3}, "that is no Spool"),
+        ((net, "1MiB"), {"spool": 3}, "that is not a Spool"),
         ((net, "1MiB"), {"links": 3}, "give Links"),
     ]:
         with pytest.raises(unspool.errors.OptionError, match=text):

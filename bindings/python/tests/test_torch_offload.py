@@ -390,8 +390,8 @@ def test_arguments_that_make_no_sense_are_named() -> None:
         ({"budget": "much"}, "budget"),
         ({"budget": -1}, "budget"),
         ({"min_bytes": "some"}, "min_bytes"),
-        ({"spool": 3}, "that is no Spool"),
-        ({"model": [3]}, "a int is no tensor"),
+        ({"spool": 3}, "that is not a Spool"),
+        ({"model": [3]}, "a int is not a tensor"),
     ]:
         with pytest.raises(unspool.errors.OptionError, match=text):
             offload(**options)

@@ -406,7 +406,7 @@ def test_no_steps_and_one_step() -> None:
         ({"length": 3, "every": 0}, "every=0"),
         ({"length": 3, "every": "often"}, "every='often'"),
         ({"length": 9, "budget": "much"}, "budget"),
-        ({"length": 3, "spool": 7}, "that is no Spool"),
+        ({"length": 3, "spool": 7}, "that is not a Spool"),
     ],
 )
 def test_arguments_that_make_no_sense_are_named(options: dict[str, Any], text: str) -> None:

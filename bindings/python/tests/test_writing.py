@@ -266,7 +266,7 @@ def test_arguments_that_make_no_sense_are_refused(spool: unspool.Spool) -> None:
             spool.writing(1, *arguments)
     with pytest.raises(unspool.errors.ArrayError, match="pair"):
         spool.writing(1, u=3)
-    with pytest.raises(unspool.errors.OptionError, match="no shape"):
+    with pytest.raises(unspool.errors.OptionError, match="not a shape"):
         spool.writing(1, "large", "f4")
     for to in ("cupy", "mxnet"):
         with pytest.raises(unspool.errors.OptionError), spool.writing(1, (3,), "f4", to=to):

@@ -56,7 +56,7 @@ def perceptron(draw: random.Random, length: int) -> Program:
     width, layers = draw.choice([1, 3, 8]), draw.randint(1, 3)
     weights = [leaf(width, width, scale=0.5) for _ in range(layers)]
     bias = leaf(width)
-    # A closure that is no leaf: its gradient goes on to `bias`.
+    # A closure that is not a leaf: its gradient goes on to `bias`.
     twice = bias + bias
 
     def step(u: torch.Tensor, x: torch.Tensor) -> tuple[Any, Any]:

@@ -102,7 +102,7 @@ struct Entries<'a> {
 /// A sentence that names the file, the line or the key, and an example.
 pub fn parse(name: &str, bytes: &[u8]) -> Result<Config, String> {
     if bytes.len() > MOST_BYTES {
-        return Err(format!("{name} has more than {MOST_BYTES} bytes: it is no configuration."));
+        return Err(format!("{name} has more than {MOST_BYTES} bytes: it is not a configuration."));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();

@@ -359,7 +359,7 @@ impl Receiver {
     /// given in the order in which they were sent.
     ///
     /// # Errors
-    /// Why they are no such message, in a sentence without its end.
+    /// Why they are not such a message, in a sentence without its end.
     pub fn take<'a>(
         &mut self,
         from: Peer,

@@ -2,7 +2,7 @@
 
 use twox_hash::XxHash3_128;
 
-/// The hash of a payload: XXH3 with 128 bits. It is no defence against payloads that are made to
+/// The hash of a payload: XXH3 with 128 bits. It is not a defence against payloads that are made to
 /// collide: nothing but a count depends on it.
 #[must_use]
 pub fn hash(bytes: &[u8]) -> u128 {

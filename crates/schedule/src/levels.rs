@@ -60,7 +60,7 @@ impl MultiLevel {
     /// # Errors
     /// There are no steps; there are no levels, or more than three, or not in the order of their
     /// tiers; a cost is negative or not finite, or that of the whole schedule might not be; there
-    /// is no slot although there are two steps or more.
+    /// is not a slot although there are two steps or more.
     pub fn new(
         steps: u64,
         levels: &[Level],

@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
 }
 
 fn no_size(text: &str) -> String {
-    format!("{text:?} is no size: write a number and a unit, such as \"512MiB\" or \"1.5GB\"")
+    format!("{text:?} is not a size: write a number and a unit, such as \"512MiB\" or \"1.5GB\"")
 }
 
 fn factor(text: &str, unit: &str) -> Result<u64, String> {
@@ -54,8 +54,8 @@ fn factor(text: &str, unit: &str) -> Result<u64, String> {
             )
         }
         _ => format!(
-            "{text:?} is no size that is known here: write a number and one of B, kB, MB, GB, TB, \
-             PB (powers of 1000), KiB, MiB, GiB, TiB, PiB (powers of 1024)"
+            "{text:?} is not a size that is known here: write a number and one of B, kB, MB, GB, \
+             TB, PB (powers of 1000), KiB, MiB, GiB, TiB, PiB (powers of 1024)"
         ),
     })
 }

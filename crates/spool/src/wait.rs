@@ -14,7 +14,7 @@ pub struct Wait<'a> {
     /// with [`ErrorKind::Interrupted`](crate::ErrorKind::Interrupted).
     pub interrupted: &'a dyn Fn() -> bool,
     /// The stream of the application that the call is about: while it has work, a wait of the host
-    /// is no stall.
+    /// is not a stall.
     pub stream: Option<&'a Stream>,
 }
 

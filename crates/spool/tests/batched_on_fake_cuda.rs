@@ -295,7 +295,7 @@ fn what_is_too_large_for_a_batch_or_has_another_codec_keeps_its_place() {
         spool.save(checkpoint, &wait()).unwrap();
     }
     application.save(&spool, 5).unwrap();
-    assert_eq!(launches(&spool), launched(3, 5, 3), "another bound is no other encoder");
+    assert_eq!(launches(&spool), launched(3, 5, 3), "another bound is not another encoder");
     for version in [0, 2, 3, 4, 5] {
         let found = application.restored_error(&spool, version).unwrap();
         assert!(found <= BOUND && (found == 0.0) == (version == 3 || version == 4), "{version}");

@@ -42,7 +42,7 @@ mod tests {
     fn a_file_without_an_opening_is_found_in_every_language() {
         let bare = [("a.rs", "use x;"), ("b.py", "import x"), ("c.h", "#pragma once")];
         assert_eq!(check(&Tree::of(&bare)).len(), 3);
-        let plain = Tree::of(&[("a.rs", "// A plain comment is no doc comment.\n")]);
+        let plain = Tree::of(&[("a.rs", "// A plain comment is not a doc comment.\n")]);
         assert_eq!(check(&plain).len(), 1);
     }
 

@@ -144,7 +144,7 @@ def dtype_name(dtype: Any) -> str:
     """What a checkpoint calls a dtype: that of PyTorch, NumPy, JAX, or its name.
 
     Raises:
-        OptionError: it is no dtype of numbers.
+        OptionError: it is not a dtype of numbers.
     """
     text = str(dtype) if isinstance(dtype, str) or type(dtype).__module__ == "torch" else ""
     if text.startswith("torch."):
@@ -154,7 +154,7 @@ def dtype_name(dtype: Any) -> str:
     try:
         found = _library("numpy").dtype(dtype)
     except TypeError as cause:
-        raise OptionError(f"writing(...): {dtype!r} is no dtype.") from cause
+        raise OptionError(f"writing(...): {dtype!r} is not a dtype.") from cause
     name: str = found.name
     if name not in _NAMES or not found.isnative:
         message = f"writing(...): only numbers can be computed in place, and {dtype!r} is none."

@@ -68,7 +68,7 @@ class Format:
             Exception: `error`, when it is not marked, or `make` refuses the fields.
         """
         if not isinstance(found, Mapping) or self.mark not in found:
-            text = f'this is no {self.what}: it lacks "{self.mark}": {self.version}'
+            text = f'this is not a {self.what}: it lacks "{self.mark}": {self.version}'
             raise self.error(text)
         if found[self.mark] != self.version:
             raise self.error(
@@ -95,7 +95,7 @@ class Format:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as why:
-            text = f"{os.fspath(path)}: this is no {self.what}, as it is no JSON: {why}"
+            text = f"{os.fspath(path)}: this is not a {self.what}, as it is not JSON: {why}"
             raise self.error(text) from why
         try:
             return make(found)

@@ -81,7 +81,7 @@ pub enum ArrayRefusal {
         /// The device of the spool.
         own: u32,
     },
-    /// Something that is no answer to the question, such as Ctrl-C.
+    /// Something that is not an answer to the question, such as Ctrl-C.
     Raised(PyErr),
 }
 

@@ -33,7 +33,7 @@ impl fmt::Display for Label<'_> {
 /// Borrows the memory of `object`.
 ///
 /// # Errors
-/// `ArrayError`, when it is no array or its memory cannot be used from here, and
+/// `ArrayError`, when it is not an array or its memory cannot be used from here, and
 /// `DeviceError` when it lies on another device than the spool.
 pub fn take(object: &Bound<'_, PyAny>, label: Label<'_>, intake: &Intake<'_>) -> PyResult<Array> {
     borrow(object, label.call, intake).map_err(|refusal| {

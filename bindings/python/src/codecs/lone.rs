@@ -93,7 +93,7 @@ impl LoneJob {
     /// The inverse of [`pack`](Self::pack) where that has made it shorter.
     fn unpack(&self, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
         let Some(outer) = self.outer else { return self.decode(stored, out) };
-        let damaged = || CodecError::new(CodecErrorKind::Damaged, "It is no packed stream.");
+        let damaged = || CodecError::new(CodecErrorKind::Damaged, "It is not a packed stream.");
         let (length, packed) = stored.split_first_chunk::<LENGTH>().ok_or_else(damaged)?;
         let length = u64::from_le_bytes(*length);
         // What a codec can make is the most that is believed.

@@ -16,7 +16,7 @@ const ADVICE: &str = "write None, \"lossless\", \"auto\", a bound such as \
 /// The key of a mapping for all arrays that it does not name.
 const OTHERS: &str = "*";
 
-/// The most characters that are shown of what is no codec.
+/// The most characters that are shown of what is not a codec.
 const SHOWN: usize = 80;
 
 /// The formats of nvCOMP without loss.
@@ -33,7 +33,7 @@ const FORMATS: [(&str, NvComp); 6] = [
 /// for each array.
 ///
 /// # Errors
-/// `OptionError`, when it is no codec.
+/// `OptionError`, when it is not a codec.
 pub fn codecs(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Codecs> {
     let Ok(mapping) = value.cast::<PyMapping>() else {
         return spec(value, place).map(Codecs::all);
@@ -65,7 +65,7 @@ fn name_of(key: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
         return Ok(position.to_string());
     }
     let text = format!(
-        "{} is no name of an array; give the name under which it is saved, its position, or \
+        "{} is not a name of an array; give the name under which it is saved, its position, or \
          \"{OTHERS}\" for all others.",
         key.repr()?
     );
@@ -85,7 +85,7 @@ pub fn spec(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Spec> {
         by_value(value)?
     };
     let Some(spec) = found else {
-        let text = format!("{} is no codec{}; {ADVICE}.", shown(value)?, hint(value)?);
+        let text = format!("{} is not a codec{}; {ADVICE}.", shown(value)?, hint(value)?);
         return Err(wrong(value, place, &text));
     };
     Ok(spec)

@@ -11,7 +11,7 @@ use crate::errors::{Class, error};
 /// `__cuda_stream__`; `None` for `None`.
 ///
 /// # Errors
-/// `OptionError` when it is no stream.
+/// `OptionError` when it is not a stream.
 pub fn handle(stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<usize>> {
     let Some(stream) = stream.filter(|stream| !stream.is_none()) else { return Ok(None) };
     match number(stream) {
@@ -51,7 +51,7 @@ fn of_numba(stream: &Bound<'_, PyAny>) -> Option<usize> {
 fn refused(stream: &Bound<'_, PyAny>) -> PyErr {
     let class = stream.get_type().name().map_or_else(|_| "this".to_owned(), |n| n.to_string());
     let message = format!(
-        "stream=...: an object of the class {class} is no CUDA stream. Give a stream of CuPy or \
+        "stream=...: an object of the class {class} is not a CUDA stream. Give a stream of CuPy or \
          PyTorch, an object with __cuda_stream__, or the handle as an integer; an array that is \
          called \"stream\" has to be given by position or by another name."
     );

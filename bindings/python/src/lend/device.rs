@@ -100,7 +100,7 @@ impl DeviceBuffer {
                 return Err(PyBufferError::new_err(why));
             }
             Some(given) => usize::try_from(given)
-                .map_err(|_| PyBufferError::new_err(format!("{given} is no stream")))?,
+                .map_err(|_| PyBufferError::new_err(format!("{given} is not a stream")))?,
         };
         detached(py, None, || streams::join(&self.gpu, later, self.block.stream()))
     }

@@ -121,7 +121,7 @@ fn spec(name: String, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyR
     let py = shape.py();
     let number = shape.extract::<u64>().map(|extent| vec![extent]);
     let shape = number.or_else(|_| shape.extract::<Vec<u64>>()).map_err(|_| {
-        let message = format!("writing(...): {shape} is no shape; give a tuple of integers.");
+        let message = format!("writing(...): {shape} is not a shape; give a tuple of integers.");
         error(py, Class::Option, message)
     })?;
     let helpers = py.import(intern!(py, "unspool._arrays"))?;

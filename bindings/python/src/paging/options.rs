@@ -23,7 +23,7 @@ pub(super) fn read(
     given: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PagingOptions> {
     let dtype = Dtype::from_name(dtype)
-        .ok_or_else(|| error(py, Class::Option, format!("{dtype} is no dtype of Unspool.")))?;
+        .ok_or_else(|| error(py, Class::Option, format!("{dtype} is not a dtype of Unspool.")))?;
     let mut options = PagingOptions::new(resident, dtype);
     let Some(given) = given else { return Ok(options) };
     let one = |name: &str| -> PyResult<Option<Bound<'_, PyAny>>> {

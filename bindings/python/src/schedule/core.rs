@@ -116,7 +116,7 @@ impl ScheduleCore {
         guarded(py, || {
             let parsed = py.detach(|| Trace::parse(text));
             parsed.map(ScheduleCore::of).map_err(|why| {
-                error(py, Class::Schedule, format!("This is no valid trace: {why}."))
+                error(py, Class::Schedule, format!("This is not a valid trace: {why}."))
             })
         })
     }

@@ -98,5 +98,5 @@ pub(crate) fn text(fault: &Fault) -> String {
 
 /// The fault as a `ScheduleError`.
 pub(crate) fn refused(py: Python<'_>, fault: &Fault) -> PyErr {
-    error(py, Class::Schedule, format!("This is no valid schedule: {}.", text(fault)))
+    error(py, Class::Schedule, format!("This is not a valid schedule: {}.", text(fault)))
 }

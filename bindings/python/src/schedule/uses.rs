@@ -32,7 +32,7 @@ impl Uses {
         Uses { inner: Mutex::new(Lives { at_end, ..Lives::default() }) }
     }
 
-    /// The states that are kept already: they are no business of this dry run.
+    /// The states that are kept already: they do not concern this dry run.
     fn keep(&self, steps: Vec<u64>) {
         let mut lives = self.inner();
         for step in steps {

@@ -29,7 +29,7 @@ pub(crate) fn word(action: Action) -> ActionWord {
 /// The actions of a list of tuples.
 ///
 /// # Errors
-/// `ScheduleError`: one of them is no action.
+/// `ScheduleError`: one of them is not an action.
 pub(crate) fn actions(words: &Bound<'_, PyAny>) -> PyResult<Vec<Action>> {
     words.try_iter()?.map(|word| action(&word?)).collect()
 }
@@ -40,7 +40,7 @@ fn action(word: &Bound<'_, PyAny>) -> PyResult<Action> {
         let shown = word.repr().map_or_else(|_| "this".to_owned(), |repr| repr.to_string());
         let why = "steps are integers from 0 to 2**64 - 1, tiers None, \"device\", \"host\", \
                    \"disk\" or \"remote\"";
-        error(word.py(), Class::Schedule, format!("{shown} is no action: {why}."))
+        error(word.py(), Class::Schedule, format!("{shown} is not an action: {why}."))
     })
 }
 

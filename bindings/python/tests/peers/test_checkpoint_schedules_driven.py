@@ -280,14 +280,14 @@ def test_copies_between_storages_go_through_the_working_state() -> None:
         ([F(1, 2, True, False, RAM)], "the forward is at 0"),
         ([F(0, 3, False, True, WORK), R(2, 0, True)], "the adjoint is at 3"),
         ([F(0, 3, False, False, NONE), R(3, 2, True)], "step 2 is not in WORK"),
-        ([F(0, 3, True, False, NONE)], "no place for it"),
+        ([F(0, 3, True, False, NONE)], "not a place for it"),
         ([F(0, 3, True, False, RAM), C(1, RAM, WORK)], "no such checkpoint"),
         ([F(0, 3, True, False, RAM), M(0, RAM, NONE), C(0, RAM, WORK)], "no such checkpoint"),
         ([F(0, 2, True, False, RAM), C(0, RAM, WORK), F(0, 1, True, True, RAM)], "holds a check"),
         ([F(0, 3, True, False, RAM), C(0, RAM, DISK), C(0, RAM, DISK)], "holds a checkpoint"),
         ([F(0, 3, False, True, RAM), C(0, RAM, WORK), F(0, 1, False, True, WORK)], "is at None"),
         ([F(0, 3, False, True, WORK), R(3, 1, True), ENDS[1]], "ends before every step"),
-        (["go"], "no action of checkpoint_schedules"),
+        (["go"], "not a known action of checkpoint_schedules"),
     ],
 )
 def test_what_is_not_there_is_refused(actions: list[Any], message: str) -> None:

@@ -359,5 +359,5 @@ def test_other_storages_are_refused(storage: Any) -> None:
 
 
 def test_what_is_no_schedule_is_refused() -> None:
-    with pytest.raises(unspool.Error, match="is no schedule"):
+    with pytest.raises(unspool.Error, match="is not a schedule"):
         as_checkpoint_schedule(3)

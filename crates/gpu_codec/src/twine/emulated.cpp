@@ -188,7 +188,7 @@ static inline void pause_long() { sched_yield(); }
 // A device stops at other addresses, a processor does not.
 static void require_multiple(const void *address, size_t unit) {
     if ((size_t)address % unit) {
-        fprintf(stderr, "%p is no multiple of %zu\n", address, unit);
+        fprintf(stderr, "%p is not a multiple of %zu\n", address, unit);
         abort();
     }
 }

@@ -142,8 +142,8 @@ impl Encoding {
         self.guard.commit_at(placed.offset, placed.result.bytes)
     }
 
-    /// Forgets the entry of a checkpoint that could not be encoded. Where the device may still write
-    /// to its bytes, others get them only once it was seen to have nothing left to do.
+    /// Forgets the entry of a checkpoint that could not be encoded. Where the device may still
+    /// write to its bytes, others get them only once it was seen to have nothing left to do.
     pub(crate) fn forget(mut self) {
         if self.parts.try_result().is_none() {
             self.guard.stick();

@@ -219,7 +219,7 @@ impl Shared {
     }
 
     /// The error of a store that failed in the caller's own thread. A store that was closed under
-    /// the call is no fault of the medium.
+    /// the call is not a fault of the medium.
     pub(crate) fn direct_failed(&self, doing: &str, version: i64, cause: TransferError) -> Error {
         let closed = check_open(&self.state()).err();
         closed.unwrap_or_else(|| reasons::direct_failed(doing, version, cause))

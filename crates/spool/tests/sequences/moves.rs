@@ -17,7 +17,7 @@ impl Player<'_> {
         Wait::at_most(LIMIT)
     }
 
-    /// A wait that is no stall while the stream has work.
+    /// A wait that is not a stall while the stream has work.
     fn wait_on(&self, lane: usize) -> Wait<'_> {
         Wait { stream: Some(&self.lanes[lane].stream), ..self.wait() }
     }

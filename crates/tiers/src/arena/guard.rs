@@ -221,8 +221,8 @@ impl WriteGuard {
     /// fence after that work, unless it is done.
     ///
     /// # Errors
-    /// When it cannot be known when that work will be done. Others get the bytes only once the device
-    /// was seen to have nothing left to do.
+    /// When it cannot be known when that work will be done. Others get the bytes only once the
+    /// device was seen to have nothing left to do.
     pub fn leave(&mut self, stream: &Stream) -> Result<Option<Fence>, DeviceError> {
         let left = self.loan.as_mut().map_or(Ok(None), |loan| loan.leave(stream));
         left.inspect_err(|cause| self.lost = Some(cause.clone()))
@@ -235,8 +235,8 @@ impl WriteGuard {
         }
     }
 
-    /// Work on the bytes may be under way, and when it is done cannot be known: others get them only
-    /// once the device was seen to have nothing left to do.
+    /// Work on the bytes may be under way, and when it is done cannot be known: others get them
+    /// only once the device was seen to have nothing left to do.
     pub fn stick(&mut self) {
         let loan = self.loan();
         loan.arena.table().stick(loan.id);
@@ -383,8 +383,8 @@ impl ReadGuard {
     /// Returns a fence after that work, unless it is done.
     ///
     /// # Errors
-    /// When it cannot be known when that work will be done. Others get the bytes only once the device
-    /// was seen to have nothing left to do.
+    /// When it cannot be known when that work will be done. Others get the bytes only once the
+    /// device was seen to have nothing left to do.
     pub fn leave(&mut self, stream: &Stream) -> Result<Option<Fence>, DeviceError> {
         self.loan.leave(stream)
     }
@@ -394,8 +394,8 @@ impl ReadGuard {
         self.loan.fences.push(fence);
     }
 
-    /// Work on the bytes may be under way, and when it is done cannot be known: others get them only
-    /// once the device was seen to have nothing left to do.
+    /// Work on the bytes may be under way, and when it is done cannot be known: others get them
+    /// only once the device was seen to have nothing left to do.
     pub fn stick(&mut self) {
         self.loan.arena.table().stick(self.loan.id);
     }

@@ -298,9 +298,9 @@ impl Arena {
         Ok(())
     }
 
-    /// Waits until the device has nothing left to do, within its limit, and frees the bytes of which
-    /// it was not known when work on them is done: a driver that could not say so once may say it
-    /// later. Whether it did.
+    /// Waits until the device has nothing left to do, within its limit, and frees the bytes of
+    /// which it was not known when work on them is done: a driver that could not say so once may
+    /// say it later. Whether it did.
     fn waited_for_device(&self) -> bool {
         let Some(gpu) = self.gpu() else { return false };
         let seen = self.table().stuck_so_far();

@@ -147,7 +147,7 @@ pub(super) struct ArenaTable {
     leaving: Vec<LeavingArray>,
 }
 
-/// So many pending are no crowd.
+/// So many pending are not a crowd.
 const FEW: usize = 64;
 
 impl ArenaTable {

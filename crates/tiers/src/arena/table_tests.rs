@@ -1,4 +1,5 @@
-//! The table against a map of bytes: who owns each, and which nobody gets before the device is idle.
+//! The table against a map of bytes: who owns each, and which nobody gets before the device is
+//! idle.
 
 use super::*;
 use crate::testing::Random;

@@ -396,7 +396,7 @@ impl FrameTable {
     }
 
     /// Whether `size` bytes fit beside what frames need: what packs have besides goes when it can,
-    /// and is no reason to refuse one.
+    /// and is not a reason to refuse one.
     pub(super) fn would_fit(&self, size: u64) -> bool {
         let least = self.used() - self.packs.unused();
         least.checked_add(size).is_some_and(|after| after <= self.capacity)

@@ -21,7 +21,7 @@ from unspool_studies.bench.sizes import shot_sizes
 
 __all__ = ["SPOOL", "Task", "serve", "small", "work"]
 
-#: The way that is no strategy of the paper.
+#: The way that is not a strategy of the paper.
 SPOOL = "unspool"
 
 #: Bytes of a checkpoint of a small shot.

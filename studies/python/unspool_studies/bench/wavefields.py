@@ -1,7 +1,7 @@
 """States of a wave for measurements: float32 fields that compress as wavefields do.
 
 Expanding rings, fainter ones behind them, and a coda of small waves behind the first: an early
-field is mostly silent, the last one is full. They are no solution of any equation.
+field is mostly silent, the last one is full. They do not solve any equation.
 """
 
 from __future__ import annotations

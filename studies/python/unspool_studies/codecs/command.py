@@ -135,7 +135,7 @@ def _remark(finding: Finding, plan: Plan) -> None:
 
 
 def _console() -> Console:
-    # Names of files are no markup: `a.npz:a:` is no emoji.
+    # Names of files are not markup: `a.npz:a:` is not an emoji.
     options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     console = Console(**options)
     return console if console.is_terminal else Console(**options, width=report.WIDTH)

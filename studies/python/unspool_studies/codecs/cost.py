@@ -56,7 +56,7 @@ PATIENCE, FEWEST, MOST = 1.0, 3, 25
 SERIES, SERIES_BYTES = 16, 64 << 20
 
 #: Seconds for which the device is kept busy before a series, for each of its launches: the host
-#: enqueues them meanwhile, so that its calls are no part of the times.
+#: enqueues them meanwhile, so that its calls are not part of the times.
 AHEAD = 500e-6
 
 #: Rows of the generated field: 64 MiB.

@@ -113,7 +113,7 @@ def quality(
         ssim: compute the structural similarity, with scikit-image.
 
     Raises:
-        ArrayError: they are not alike; or they are no arrays of numbers.
+        ArrayError: they are not alike; or they are not arrays of numbers.
         OptionError: `bound` is none.
         MissingLibraryError: NumPy, or for `ssim` scikit-image, is not installed.
     """

@@ -17,7 +17,7 @@ from unspool_studies.codecs.trial import Trial, has_ssim
 
 __all__ = ["Finding", "as_dict", "show"]
 
-#: The narrowest table, where the output is no terminal.
+#: The narrowest table, where the output is not a terminal.
 WIDTH = 132
 
 

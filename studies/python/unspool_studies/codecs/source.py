@@ -105,7 +105,7 @@ def _hdf5(path: Path) -> Any:
     try:
         return h5py.File(path, "r")
     except OSError as error:
-        raise ArrayFileError(f"{path} is no HDF5 file that can be read: {error}") from error
+        raise ArrayFileError(f"{path} is not an HDF5 file that can be read: {error}") from error
 
 
 def _dataset(path: Path, file: Any, inside: str | None) -> Any:
@@ -185,7 +185,7 @@ def _dtype(spelled: str) -> Any:
             text = f"--dtype {spelled}: there is no such dtype; write float32, <f8, int16, ..."
             raise ArrayFileError(text) from error
     if found.hasobject or not found.itemsize:
-        raise ArrayFileError(f"--dtype {spelled}: that is no dtype of numbers")
+        raise ArrayFileError(f"--dtype {spelled}: that is not a dtype of numbers")
     return found
 
 

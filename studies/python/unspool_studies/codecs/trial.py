@@ -156,7 +156,7 @@ def _within(bound: Bound, limit: float | None, values: Any) -> Iterator[Candidat
     shown = words_of_bound(bound)
     yield Candidate(f"twine {shown}", bound, None, bound)
     yield Candidate(f"twine {shown} + zstd", bound, "zstd", bound)
-    # None, 0 and what is infinite, as of squares of the largest numbers, is no tolerance.
+    # None, 0 and what is infinite, as of squares of the largest numbers, is not a tolerance.
     if limit and math.isfinite(limit) and _zfp_takes(values):
         yield Candidate(f"zfp {shown}", Zfp(tolerance=limit), None, bound)
 

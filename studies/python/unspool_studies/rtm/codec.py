@@ -42,7 +42,7 @@ def codec_of(text: str) -> Any:
             return Bound(**_numbers(Bound, words))
     except OptionError as why:
         raise argparse.ArgumentTypeError(f"{text!r}: {why}") from None
-    raise argparse.ArgumentTypeError(f"{text!r} is no codec; there are {FORMS}")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a codec; there are {FORMS}")
 
 
 def _numbers(codec: type[Bound | Zfp | NvComp], text: str) -> dict[str, Any]:

@@ -251,7 +251,7 @@ def _refuse_early(job: Job, options: argparse.Namespace, engine: Engine | None) 
     """What would only fail after minutes fails now."""
     check_writable(options.out, "the output directory")
     if options.out.exists() and not options.out.is_dir():
-        raise MigrationError(f"--out {options.out} is no directory")
+        raise MigrationError(f"--out {options.out} is not a directory")
     for option, given in (("--trace", options.trace), ("--predict", options.predict)):
         if given and engine is not None:
             raise MigrationError(
@@ -265,7 +265,7 @@ def _refuse_early(job: Job, options: argparse.Namespace, engine: Engine | None) 
         check_writable(options.trace, "the trace")
     # The disks of workers elsewhere are not seen from here.
     if isinstance(engine, Processes | None) and not options.disk_dir.is_dir():
-        raise MigrationError(f"--disk-dir {options.disk_dir} is no directory")
+        raise MigrationError(f"--disk-dir {options.disk_dir} is not a directory")
     if options.check and engine is None:
         plain_history(job)
 

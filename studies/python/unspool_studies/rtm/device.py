@@ -289,7 +289,7 @@ class CupyDevice:
 
     def capture(self, enqueue: Callable[[], None]) -> Callable[[], None]:
         """A CUDA graph of the kernels: one launch for all of them."""
-        # Relaxed: what the spool's threads do meanwhile is no part of it and does no harm.
+        # Relaxed: what the spool's threads do meanwhile is not part of it and does no harm.
         self._stream.begin_capture(self._cupy.cuda.runtime.streamCaptureModeRelaxed)
         try:
             enqueue()

@@ -36,12 +36,12 @@ def check_writable(path: Path, what: str) -> None:
     """Refuses a path that cannot be written later. Nothing is created.
 
     Raises:
-        MigrationError: `path` or a parent is no directory, or must not be written.
+        MigrationError: `path` or a parent is not a directory, or must not be written.
     """
     nearest = path
     while not nearest.exists():
         nearest = nearest.parent
     if not nearest.is_dir() and nearest != path:
-        raise MigrationError(f"{what} {path} cannot be made: {nearest} is no directory")
+        raise MigrationError(f"{what} {path} cannot be made: {nearest} is not a directory")
     if not os.access(nearest, os.W_OK):
         raise MigrationError(f"{what} {path} cannot be written: no permission for {nearest}")

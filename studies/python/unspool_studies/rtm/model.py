@@ -85,7 +85,7 @@ def _check(velocity: Floats, spacing: tuple[float, ...]) -> None:
 
 
 def water(model: Model) -> NDArray[np.bool_]:
-    """The cells of the water above the sea floor; none where the surface is no water."""
+    """The cells of the water above the sea floor; none where the surface is not water."""
     surface = model.velocity[..., :1]
     wet = (surface > WATER_SPEEDS[0]) & (surface < WATER_SPEEDS[1])
     same = np.abs(model.velocity - surface) <= WATER_TOLERANCE * surface

@@ -102,7 +102,7 @@ def _segy(path: Path) -> tuple[Floats, Spacing | None, tuple[str, ...]]:
             scale = int(file.attributes(segyio.TraceField.SourceGroupScalar)[0][0])
             interval = int(file.bin[segyio.BinField.Interval])
     except (RuntimeError, ValueError, OSError) as error:
-        raise ModelFileError(f"{path} is no SEG-Y file that can be read: {error}") from error
+        raise ModelFileError(f"{path} is not a SEG-Y file that can be read: {error}") from error
     dx = float(np.median(np.abs(np.diff(x)))) if len(x) > 1 else 0.0
     dx = dx * scale if scale > 0 else dx / abs(scale) if scale < 0 else dx
     # In files of depth, the interval that is microseconds in files of time is millimetres.
@@ -115,7 +115,7 @@ def _segy(path: Path) -> tuple[Floats, Spacing | None, tuple[str, ...]]:
 def _in_metres_per_second(path: Path, values: Floats, units: Units) -> tuple[Floats, str]:
     if not np.isfinite(values).all():
         raise ModelFileError(
-            f"{path} holds values that are no finite numbers: is it little-endian float32?"
+            f"{path} holds values that are not finite numbers: is it little-endian float32?"
         )
     lowest, highest = float(values.min()), float(values.max())
     if units == "auto":

@@ -202,7 +202,7 @@ def counts_of_cells(text: str) -> tuple[int, ...]:
     parts = text.lower().split("x")
     if len(parts) not in (2, 3) or not all(part.strip().isdigit() for part in parts):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no pair of counts such as 1601x401, nor three such as 256x256x256"
+            f"{text!r} is not a pair of counts such as 1601x401, nor three such as 256x256x256"
         )
     return tuple(map(int, parts))
 
@@ -211,7 +211,7 @@ def numbers(text: str) -> tuple[int, ...]:
     """`0,2` as two numbers of devices."""
     parts = text.split(",")
     if not all(part.strip().isdigit() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers such as 0,1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 0,1")
     return tuple(map(int, parts))
 
 
@@ -227,5 +227,5 @@ def lengths(text: str) -> tuple[float, ...]:
     except ValueError:
         found = ()
     if len(found) not in (1, 2, 3):
-        raise argparse.ArgumentTypeError(f"{text!r} is no length such as 7.5 or 12.5x4")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length such as 7.5 or 12.5x4")
     return found

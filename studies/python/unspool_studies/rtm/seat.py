@@ -154,7 +154,7 @@ class Seat(Silence):
         directory = job.memory.directory
         if directory is not None and not directory.is_dir():
             raise MigrationError(
-                f"--disk-dir {directory} is no directory on {socket.gethostname()}"
+                f"--disk-dir {directory} is not a directory on {socket.gethostname()}"
             )
         if gpus is not None:
             numbers = gpus or range(count_devices())

@@ -33,7 +33,8 @@ def run_command(options: argparse.Namespace) -> int:
     bars = read_bars(options.trace)
     window = _window(options, max(bar.end for bar in bars))
     if not options.out.parent.is_dir():
-        raise TraceError(f"{options.out} cannot be written: {options.out.parent} is no directory")
+        folder = options.out.parent
+        raise TraceError(f"{options.out} cannot be written: {folder} is not a directory")
     draw(bars, window, options.out, options.trace.name)
     return 0
 

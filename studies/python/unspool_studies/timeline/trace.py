@@ -17,7 +17,7 @@ TIERS = ("device", "host", "disk", "remote")
 
 
 class TraceError(Error, ValueError):
-    """A file that is no trace of a spool, or a stretch of time that it does not cover."""
+    """A file that is not a trace of a spool, or a stretch of time that it does not cover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ def read_bars(path: Path) -> list[Bar]:
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}") from error
     except (RecursionError, ValueError) as error:
-        raise TraceError(f"{path} is no trace, or was cut off: {error}") from error
+        raise TraceError(f"{path} is not a trace, or was cut off: {error}") from error
     events = trace.get("traceEvents") if isinstance(trace, dict) else trace
     if not isinstance(events, list):
-        raise TraceError(f"{path} is no Chrome trace: it has no list of events")
+        raise TraceError(f"{path} is not a Chrome trace: it has no list of events")
     try:
         spans = [event for event in events if event.get("ph") == "X" and _known(event)]
         return _bars(spans, path)

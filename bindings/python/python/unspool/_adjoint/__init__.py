@@ -169,12 +169,12 @@ def _integer(name: str, value: SupportsIndex) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise OptionError(f"adjoint({name}={value!r}): that is no whole number.") from None
+        raise OptionError(f"adjoint({name}={value!r}): that is not a whole number.") from None
 
 
 def _check_spool(spool: Any) -> None:
     if isinstance(spool, type) or not callable(getattr(spool, "save", None)):
-        raise OptionError(f"adjoint(spool={spool!r}): that is no Spool.")
+        raise OptionError(f"adjoint(spool={spool!r}): that is not a Spool.")
     if getattr(spool, "discard_after_restore", False):
         raise OptionError(
             "adjoint: the spool was opened with discard_after_restore=True, so it would discard "

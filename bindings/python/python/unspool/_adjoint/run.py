@@ -138,7 +138,7 @@ class Run:
             good, fault = self.interpreter.see(words)
             yield from words if fault is None else words[:good]
             if fault is not None:
-                raise ScheduleError(f"This is no valid schedule: {fault}.")
+                raise ScheduleError(f"This is not a valid schedule: {fault}.")
         self.interpreter.finish()
 
     def carry_out(self, *, pausing: bool) -> None:

@@ -49,10 +49,10 @@ def directory_of(path: Any) -> str:
     try:
         directory = os.path.abspath(os.fsdecode(path))
     except TypeError as cause:
-        raise OptionError(f"{path!r:.60} is no directory and no Place.") from cause
+        raise OptionError(f"{path!r:.60} is neither a directory nor a Place.") from cause
     if not os.path.isdir(directory):
         raise OptionError(
-            f"{directory} is no directory: make it, or give its speeds as Place(write, read)."
+            f"{directory} is not a directory: make it, or give its speeds as Place(write, read)."
         )
     return directory
 

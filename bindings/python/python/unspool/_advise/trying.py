@@ -45,7 +45,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         for place, inner in enumerate(value):
             yield from _leaves(f"{name}.{place}" if name else str(place), inner)
     elif not hasattr(value, "nbytes"):
-        raise OptionError(f"advise(checkpoint): {name or repr(value)[:60]} is no array.")
+        raise OptionError(f"advise(checkpoint): {name or repr(value)[:60]} is not an array.")
     elif value.nbytes:
         yield name, value
 

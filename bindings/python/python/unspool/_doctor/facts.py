@@ -42,7 +42,7 @@ class Diagnosis:
         version: the version of Unspool.
         host: main memory: `cores`, `total`, `free`, `limit` (who leaves that much), `promised` (to
             spools of this user that have not used it yet), `locked_soft`, `locked_hard`
-            (`ulimit -l`; None is no limit), `huge_pages` (`"always"`, `"madvise"`, `"never"`),
+            (`ulimit -l`; None: no limit), `huge_pages` (`"always"`, `"madvise"`, `"never"`),
             `strict_overcommit`, `turns` (the locks by which processes take turns to pin memory),
             `turns_problem`.
         cuda: the CUDA driver: `looked_for`, `version` (major and minor), `path`, `problem`.

@@ -159,7 +159,7 @@ def _row(item: Any, rows: int) -> slice:
         return item
     index = operator.index(item)
     if not -rows <= index < rows:
-        raise OptionError(f"expect(): {index} is no index of an axis of {rows}.")
+        raise OptionError(f"expect(): {index} is not an index of an axis of {rows}.")
     index %= rows
     return slice(index, index + 1)
 

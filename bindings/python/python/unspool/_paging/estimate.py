@@ -19,7 +19,7 @@ __all__ = ["CodecSample", "best_of", "memory_saved", "miss_seconds", "try_codecs
 
 #: Bytes that a chunk is encoded by, as paging does it.
 PIECE = 128 << 10
-#: What the bytes are taken for. LZ4 stands for all that is no number.
+#: What the bytes are taken for. LZ4 stands for all that is not a number.
 KINDS = ("float64", "float32", "int64", "int32", "lz4")
 
 

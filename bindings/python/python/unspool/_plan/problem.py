@@ -119,7 +119,7 @@ def _count(name: str, value: Any) -> int:
     try:
         count = operator.index(value)
     except TypeError as error:
-        raise OptionError(f"{name}={value!r} is no whole number.") from error
+        raise OptionError(f"{name}={value!r} is not a whole number.") from error
     if not 1 <= count < 2**53:
         raise OptionError(f"{name}={value!r}: write a number of steps from 1 to 2**53 - 1.")
     return count
@@ -134,7 +134,7 @@ def seconds_of(name: str, value: Any) -> float:
     try:
         seconds = float(value)
     except (TypeError, ValueError) as error:
-        raise OptionError(f"{name}={value!r} is no number of seconds.") from error
+        raise OptionError(f"{name}={value!r} is not a number of seconds.") from error
     if not (math.isfinite(seconds) and seconds >= 0):
         raise OptionError(f"{name}={value!r}: seconds from 0 are needed.")
     return seconds

@@ -41,7 +41,7 @@ def bytes_of(name: str, value: Any) -> int:
     found = _parsed(name, value) if isinstance(value, str) else _whole(value)
     if found is None:
         advice = 'write a string such as "512MiB" or "1.5GB", or a whole number of bytes'
-        raise OptionError(f"{name}={value!r} is no size; {advice}.")
+        raise OptionError(f"{name}={value!r} is not a size; {advice}.")
     if not 0 < found < 2**63:
         raise OptionError(f"{name}={value!r}: from 1 byte to 8 EiB, or leave it out.")
     return found
@@ -196,7 +196,7 @@ def _directory(disk: Any) -> str:
     try:
         path = os.fsdecode(disk)
     except TypeError as error:
-        raise OptionError(f"disk={disk!r} is no path and no size.") from error
+        raise OptionError(f"disk={disk!r} is neither a path nor a size.") from error
     if not os.path.isdir(path):
-        raise OptionError(f"disk={path!r} is no directory: make it, or give a size for a plan.")
+        raise OptionError(f"disk={path!r} is not a directory: make it, or give a size for a plan.")
     return path

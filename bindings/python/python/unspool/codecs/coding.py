@@ -69,7 +69,7 @@ def encode(array: Any, codec: Lone = "lossless", *, outer: Outer | None = None) 
 
     Raises:
         OptionError: `codec` or `outer` is none, or cannot be used for these values.
-        ArrayError: it is no array of numbers.
+        ArrayError: it is not an array of numbers.
         MissingLibraryError: NumPy is not installed.
     """
     values = host_array(array)

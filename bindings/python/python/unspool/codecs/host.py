@@ -19,7 +19,7 @@ def host_array(array: Any) -> Any:
     What is one already, memory-mapped files included, is not copied.
 
     Raises:
-        ArrayError: it is no array of numbers.
+        ArrayError: it is not an array of numbers.
         MissingLibraryError: NumPy is not installed.
     """
     numpy = library()

@@ -250,7 +250,7 @@ def _number(kind: str, name: str, given: Any, advice: str) -> float:
             return float(given)
         except (TypeError, ValueError, OverflowError):
             pass
-    raise OptionError(f"{kind}({name}={given!r}): that is no number; {advice}.")
+    raise OptionError(f"{kind}({name}={given!r}): that is not a number; {advice}.")
 
 
 def _call(value: Any) -> str:

@@ -35,9 +35,9 @@ def from_checkpoint_schedules(
 
     Raises:
         ScheduleError: it has begun, computes no adjoint, knows another number of steps, or asks for
-            what is not there; or `steps` is no number of steps.
+            what is not there; or `steps` is not a number of steps.
         OptionError: `storage_map` names no storage or no tier.
-        TypeError: it is no CheckpointSchedule.
+        TypeError: it is not a CheckpointSchedule.
     """
     from unspool.interop import checkpoint_schedules
 

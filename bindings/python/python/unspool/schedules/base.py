@@ -94,7 +94,7 @@ class Schedule:
             stop = _stop_of(action, steps) if self.steps is None else None
             _, fault = interpreter.see([word_of(action)])
             if fault is not None:
-                raise ScheduleError(f"This is no valid schedule: {fault}.")
+                raise ScheduleError(f"This is not a valid schedule: {fault}.")
             if stop is not None:
                 interpreter.stopped_at(stop)
         interpreter.finish()

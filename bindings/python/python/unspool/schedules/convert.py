@@ -29,8 +29,8 @@ def as_schedule(given: Any) -> Schedule:
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         return Listed(given)
     message = (
-        f"{given!r} is no schedule: write one of unspool.schedules, such as Revolve(steps, slots), "
-        "a list of actions, or a schedule of checkpoint_schedules."
+        f"{given!r} is not a schedule: write one of unspool.schedules, such as "
+        "Revolve(steps, slots), a list of actions, or a schedule of checkpoint_schedules."
     )
     raise OptionError(message)
 

@@ -16,13 +16,13 @@ def word_of(action: Action) -> Any:
     """The action as the extension takes it.
 
     Raises:
-        ScheduleError: it is no action.
+        ScheduleError: it is not an action.
     """
     try:
         return action.word()
     except (AttributeError, TypeError):
         message = (
-            f"{action!r} is no action: write those of unspool.schedules, such as Forward(0, 1)."
+            f"{action!r} is not an action: write those of unspool.schedules, such as Forward(0, 1)."
         )
         raise ScheduleError(message) from None
 
@@ -48,7 +48,7 @@ def figure(schedule: Any, name: str) -> int | None:
     """The `steps` or the `slots` that a schedule says it has.
 
     Raises:
-        ScheduleError: it does not say it, or that is no number.
+        ScheduleError: it does not say it, or that is not a number.
     """
     kind = type(schedule).__name__
     try:

@@ -210,7 +210,7 @@ class MultiLevel(_Made):
         step_seconds: how long one step of the forward pass takes.
 
     Raises:
-        ScheduleError: there are no steps, no tiers, no slots, or a cost is no time.
+        ScheduleError: there are no steps, no tiers, no slots, or a cost is not a time.
     """
 
     steps: int = field(kw_only=False)
@@ -259,7 +259,7 @@ def _cost(argument: str, seconds: Any) -> float:
     try:
         return float(seconds)
     except (TypeError, ValueError, OverflowError):
-        message = f"MultiLevel({argument}=...): {seconds!r} is no number of seconds."
+        message = f"MultiLevel({argument}=...): {seconds!r} is not a number of seconds."
         raise ScheduleError(message) from None
 
 
@@ -333,7 +333,7 @@ def _read(path: str | os.PathLike[str]) -> str:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ScheduleError(
-            f"{os.fspath(path)} is no trace: it is no text, but has other bytes from byte "
+            f"{os.fspath(path)} is not a trace: it is not text, but has other bytes from byte "
             f"{error.start} on."
         ) from error
 
@@ -346,6 +346,6 @@ def to_trace(schedule: Iterable[Action]) -> str:
     """The text of a schedule in GPUZIP's format, which has no words for tiers and discards.
 
     Raises:
-        ScheduleError: something in it is no action, or its number of steps is not known.
+        ScheduleError: something in it is not an action, or its number of steps is not known.
     """
     return trace_text([word_of(action) for action in ended(schedule)])

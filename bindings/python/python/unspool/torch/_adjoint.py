@@ -72,7 +72,7 @@ def adjoint(
 
     Raises:
         ArrayError: `step` reads a tensor that needs a gradient and is not in `params`, changes its
-            carry in place or to other shapes, or the carry has something that is no tensor.
+            carry in place or to other shapes, or the carry has something that is not a tensor.
         OptionError: an argument makes no sense, or `step` returned no pair; `check` with a schedule
             that does not know the number of steps.
         ScheduleError: the schedule breaks a rule, or is for another number of steps.

@@ -141,7 +141,7 @@ class budget:
         links: Links | None = None,
     ) -> None:
         if not isinstance(model, torch.nn.Module):
-            raise OptionError(f"budget(model={model!r:.60}): that is no module.")
+            raise OptionError(f"budget(model={model!r:.60}): that is not a module.")
         if not (links is None or isinstance(links, Links)):
             raise OptionError(f"budget(links={links!r:.60}): give Links, or leave it out.")
         self._links, self._spool = links, checked("budget", spool)

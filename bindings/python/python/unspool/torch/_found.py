@@ -40,7 +40,7 @@ def _checked(given: Iterable[Any], names: dict[int, str]) -> Iterator[torch.nn.M
     for block in given:
         if id(block) not in names:
             raise OptionError(
-                f"budget(blocks=...): a {type(block).__name__} in it is no module of the model."
+                f"budget(blocks=...): a {type(block).__name__} in it is not a module of the model."
             )
         if id(block) in inside:
             raise OptionError(

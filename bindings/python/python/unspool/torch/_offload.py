@@ -66,7 +66,7 @@ class offload(saved_tensors_hooks):
         self._model = model if isinstance(model, torch.nn.Module) else list(model or ())
         for tensor in () if isinstance(self._model, torch.nn.Module) else self._model:
             if not isinstance(tensor, torch.Tensor):
-                raise OptionError(f"offload(model=...): a {type(tensor).__name__} is no tensor.")
+                raise OptionError(f"offload(model=...): a {type(tensor).__name__} is not a tensor.")
         self._budget = budget
         if budget != "auto":
             budget_bytes("offload", budget, torch.device("cpu"))

@@ -51,7 +51,7 @@ def checked(call: str, spool: Any) -> Any:
     if spool is None:
         return None
     if isinstance(spool, type) or not callable(getattr(spool, "save", None)):
-        raise OptionError(f"{call}(spool={spool!r}): that is no Spool.")
+        raise OptionError(f"{call}(spool={spool!r}): that is not a Spool.")
     if getattr(spool, "discard_after_restore", False):
         raise OptionError(
             f"{call}: the spool was opened with discard_after_restore=True, and what is kept here "
@@ -78,7 +78,7 @@ def budget_bytes(call: str, budget: Any, place: torch.device) -> int:
     """The bytes of a budget; `"auto"` is half of what is free where the tensors are.
 
     Raises:
-        OptionError: it is no size.
+        OptionError: it is not a size.
     """
     if budget != "auto":
         return 0 if budget == 0 and not isinstance(budget, bool) else bytes_of("budget", budget)

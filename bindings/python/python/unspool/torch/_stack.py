@@ -152,7 +152,7 @@ class Pass:
         return out
 
     def _note_inputs(self, call: Call, leaves: list[torch.Tensor]) -> None:
-        """What the block is given; tensors that the last one was given too are no input of it
+        """What the block is given; tensors that the last one was given too are not an input of it
         alone."""
         last = {_address(each) for each in self._given}
         self.state.shared |= {place for place, each in enumerate(leaves) if _address(each) in last}

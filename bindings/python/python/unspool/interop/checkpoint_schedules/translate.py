@@ -91,7 +91,7 @@ class Translator:
             return self._carry(action, isinstance(action, theirs.Move))
         if isinstance(action, theirs.EndForward | theirs.EndReverse):
             return iter(())
-        raise ScheduleError(f"{action!r} is no action of checkpoint_schedules that is known here")
+        raise ScheduleError(f"{action!r} is not a known action of checkpoint_schedules")
 
     # Forward.
 
@@ -109,7 +109,7 @@ class Translator:
     def _record(self, action: Any) -> Iterator[Action]:
         """Saves the states that the data which a Forward writes is made of."""
         if action.storage not in self._tiers:
-            raise ScheduleError(f"{action!r}: data is to be kept, and that is no place for it")
+            raise ScheduleError(f"{action!r}: data is to be kept, and that is not a place for it")
         tier = self._tiers[action.storage]
         checkpoint = self._place(action, tier)
         for step in range(action.n0, action.n1 if action.write_adj_deps else action.n0 + 1):
