@@ -8,7 +8,7 @@ that are on their way may be overwritten by later checkpoints, which are all equ
 
 Beside them spools with the same device tier, which save and flush: the approaches of the paper,
 each a codec and whether checkpoints are accumulated. The same spools then take the wavefields of a
-migration: `accumulated_rtm`.
+migration: `accumulated_rtm`. Spools that follow a plan are those of `accumulated_shots`.
 """
 
 from __future__ import annotations
@@ -64,24 +64,31 @@ ROUNDS = 3
 
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
-    """A table for ratios, for rates and for caches, and one for frequencies of a migration.
+    """A table for ratios, for rates and for caches, one for frequencies of a migration, and tables
+    of shots that follow a plan.
 
     Raises:
+        OptionError: there are too few shots; nothing was measured.
         NoRoomError: the migration does not fit; nothing was measured.
         NoFigureError: none of the approaches could take its wavefields.
     """
     # It takes the approaches from here.
     from unspool_studies.accumulated import rtm as accumulated_rtm
+    from unspool_studies.accumulated import shots as accumulated_shots
 
     asked = plan.accumulated
-    migrates = "frequency" in asked.tables
-    if migrates:
+    migrates, follows = "frequency" in asked.tables, "shots" in asked.tables
+    if follows:
+        accumulated_shots.check_count(asked)
+    if migrates or follows:
         accumulated_rtm.check_room(cuda, asked)
     found: dict[str, Drawn] = {}
     try:
         _synthetic(cuda, asked, report, found)
         if migrates:
             accumulated_rtm.run(cuda, asked, report, found)
+        if follows:
+            accumulated_shots.run(cuda, asked, report)
     finally:
         _draw(found, asked.plot)
 
