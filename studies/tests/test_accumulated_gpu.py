@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from test_bench import column
-from unspool.accumulate import Profile
+from unspool.accumulate import CodecCost, Profile
 from unspool_studies.accumulated import gpu as accumulated_gpu
 from unspool_studies.accumulated.gpu import NvCompPacker, Pipeline
 from unspool_studies.accumulated.options import Accumulated
@@ -91,3 +93,21 @@ def test_the_part_makes_a_table_for_each_thing_that_varies(monkeypatch, works):
         assert any("cannot be had here" in note for note in table.notes)
         assert all((cell is not None) == works for cell in column(table, "by hand: accumulated"))
     assert cuda.leaked == 0
+
+
+def test_pipelines_by_hand_plan_with_the_cost_that_was_measured(monkeypatch, tmp_path):
+    monkeypatch.setattr(accumulated_gpu, "NvCompPacker", lambda _stream: Packer())
+    # A link for which the costs of an H100 compress something.
+    monkeypatch.setattr(accumulated_gpu, "_link", lambda cuda, size: 1e9)
+    schedules = {}
+    slow = tmp_path / "slow.json"
+    CodecCost.linear("slow", 1.0, 1e9).save_to(slow)
+    for file, said in ((None, "as on an H100"), (slow, f"planned with slow, of {slow}")):
+        shown, sizes = report.Report({}), replace(asked(), tables=("rate",), nvcomp=file)
+        accumulated_gpu.run(FakeCuda(), Plan(accumulated=sizes), shown)
+        (table,) = shown.tables
+        assert sum(said in note for note in table.notes) == 1
+        (schedules[file],) = column(table, "schedule")
+        (model,) = column(table, "model")
+        assert model > 0
+    assert schedules[slow] == "12 raw" and "together" in schedules[None]

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -284,6 +285,30 @@ def test_a_run_that_differs_is_noticed(
         _, watch = run(path, shapes, **more)
     assert watch.plan is None and len(told) == 1
     assert len(Profile.load_from(path).checkpoints) == 30
+
+
+@pytest.mark.parametrize(("on", "keeps"), [("cuda:0", True), ("cpu", False)])
+def test_a_host_that_only_enqueues_may_be_ahead_of_its_profile(
+    tmp_path: Path, on: str, keeps: bool
+) -> None:
+    """A profile may have the intervals of the device, which are longer than those of the host."""
+    path = tmp_path / "run.json"
+    run(path, SHAPES, on=on)
+    known = Profile.load_from(path)
+    rows = tuple(replace(one, interval=0.1) for one in known.checkpoints)
+    replace(known, checkpoints=rows).save_to(path)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _, watch = run(path, SHAPES, on=on)
+    assert (watch.plan is not None) == keeps
+    assert ["of computing" in str(one.message) for one in told] == [True] * (not keeps)
+
+
+def test_a_host_that_is_late_drops_the_plan_on_a_gpu_too(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    run(path, SHAPES, on="cuda:0")
+    with pytest.warns(accumulate.PlanDroppedWarning, match="the first 16 checkpoints came within"):
+        run(path, SHAPES, on="cuda:0", pace=2e-3)
 
 
 def test_a_profile_in_no_directory_is_refused_at_once(tmp_path: Path) -> None:

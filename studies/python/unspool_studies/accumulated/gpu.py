@@ -8,7 +8,7 @@ that are on their way may be overwritten by later checkpoints, which are all equ
 
 Beside them spools with the same device tier, which save and flush: the approaches of the paper,
 each a codec and whether checkpoints are accumulated. The same spools then take the wavefields of a
-migration: `accumulated_rtm`.
+migration: `accumulated_rtm`. Spools that follow a plan are those of `accumulated_shots`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from unspool import NvComp
-from unspool.accumulate import NVCOMP
+from unspool.accumulate import CodecCost
 from unspool.accumulate import plan as plan_for
 from unspool.errors import ArrayError, OptionError
 from unspool.planning import Rate
 from unspool_studies.accumulated.options import Accumulated
-from unspool_studies.accumulated.virtual import APPROACHES, Case, cases_of
+from unspool_studies.accumulated.virtual import APPROACHES, Case, cases_of, costs_of
 from unspool_studies.bench.cuda import Cuda, Stream
 from unspool_studies.bench.measure import Sample
 from unspool_studies.bench.options import Plan
@@ -64,24 +64,31 @@ ROUNDS = 3
 
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
-    """A table for ratios, for rates and for caches, and one for frequencies of a migration.
+    """A table for ratios, for rates and for caches, one for frequencies of a migration, and tables
+    of shots that follow a plan.
 
     Raises:
+        OptionError: there are too few shots; nothing was measured.
         NoRoomError: the migration does not fit; nothing was measured.
         NoFigureError: none of the approaches could take its wavefields.
     """
     # It takes the approaches from here.
     from unspool_studies.accumulated import rtm as accumulated_rtm
+    from unspool_studies.accumulated import shots as accumulated_shots
 
     asked = plan.accumulated
-    migrates = "frequency" in asked.tables
-    if migrates:
+    migrates, follows = "frequency" in asked.tables, "shots" in asked.tables
+    if follows:
+        accumulated_shots.check_count(asked)
+    if migrates or follows:
         accumulated_rtm.check_room(cuda, asked)
     found: dict[str, Drawn] = {}
     try:
         _synthetic(cuda, asked, report, found)
         if migrates:
             accumulated_rtm.run(cuda, asked, report, found)
+        if follows:
+            accumulated_shots.run(cuda, asked, report)
     finally:
         _draw(found, asked.plot)
 
@@ -90,13 +97,24 @@ def _synthetic(cuda: Cuda, asked: Accumulated, report: Report, found: dict[str, 
     experiments = cases_of(asked)
     if not experiments:
         return
-    link = Rate(_link(cuda, asked.size))
+    link, cost = Rate(_link(cuda, asked.size)), costs_of(asked)[0]
     app = cuda.stream()
     bench = Pipeline(cuda, asked, app, NvCompPacker(app))
     with closing(bench):
         for name, cases in experiments.items():
-            table, found[name] = _table(bench, name, cases, link, report)
+            table, found[name] = _table(bench, name, cases, (link, cost), report)
+            table.note(_words_of_cost(cost, asked.nvcomp))
             report.show(table)
+
+
+def _words_of_cost(cost: CodecCost, file: Path | None) -> str:
+    """Where the plan of the pipelines has the cost of nvCOMP from."""
+    if file is not None:
+        return f"by hand and model: planned with {cost.name}, of {file}"
+    return (
+        f"by hand and model: planned with {cost.name} as on an H100, through its Python package; "
+        "--accumulated-nvcomp FILE takes what was measured"
+    )
 
 
 def _draw(found: dict[str, Drawn], plot: Path | None) -> None:
@@ -111,9 +129,12 @@ def _draw(found: dict[str, Drawn], plot: Path | None) -> None:
 
 
 def _table(
-    bench: Pipeline, name: str, cases: Sequence[Case], link: Rate, report: Report
+    bench: Pipeline, name: str, cases: Sequence[Case], known: tuple[Rate, CodecCost], report: Report
 ) -> tuple[Table, Drawn]:
-    """The table, and what is drawn of it: for each case the figure of each approach."""
+    """The table, and what is drawn of it: for each case the figure of each approach. Pipelines by
+    hand follow the plan for this link and this cost of nvCOMP.
+    """
+    link, cost = known
     one = cases[0].profile
     size, count = one.checkpoints[0].raw, len(one.checkpoints)
     title = f"{count} checkpoints of {size:,} bytes, GB/s"
@@ -129,7 +150,7 @@ def _table(
     for case in cases:
         bench.fill(case.profile.ratio)
         cells, together = _spools(bench, case, table)
-        table.add(case.name, *cells, together, *_by_hand(bench, case, link))
+        table.add(case.name, *cells, together, *_by_hand(bench, case, link, cost))
         told = zip(APPROACHES, cells, strict=True)
         drawn.append((case.name, {name: one.median for name, one in told if one is not None}))
     return table, drawn
@@ -171,13 +192,13 @@ def _link(cuda: Cuda, size: int) -> float:
         cuda.free_host(host)
 
 
-def _by_hand(bench: Pipeline, case: Case, link: Rate) -> list[Cell]:
+def _by_hand(bench: Pipeline, case: Case, link: Rate, cost: CodecCost) -> list[Cell]:
     count = len(case.profile.checkpoints)
 
     def rate(decisions: Sequence[str]) -> Sample:
         return _rate(case, [bench.follow(case, decisions) for _ in range(ROUNDS + 1)])
 
-    found = plan_for(case.profile, codec=NVCOMP, cache=case.cache, link=link)
+    found = plan_for(case.profile, codec=cost, cache=case.cache, link=link)
     cells: list[Cell] = [rate(["raw"] * count)]
     if bench.packer.problem:
         cells += [None, None]

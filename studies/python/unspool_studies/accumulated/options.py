@@ -10,12 +10,14 @@ from typing import Any
 
 from unspool_studies.words import count_of, counts_of, given_as, size_of, some_of
 
-__all__ = ["TABLES", "Accumulated", "accumulated_of", "add_accumulated_options"]
+__all__ = ["INTERVALS", "TABLES", "Accumulated", "accumulated_of", "add_accumulated_options"]
 
 MB, MIB, GIB = 10**6, 1 << 20, 1 << 30
 
-#: What is varied.
-TABLES = ("ratio", "rate", "cache", "frequency")
+#: What is varied; and an ensemble of shots that follow a plan, which needs a GPU.
+TABLES = ("ratio", "rate", "cache", "frequency", "shots")
+#: Whose intervals between checkpoints a plan is made from: see `unspool_studies.accumulated.shots`.
+INTERVALS = ("device", "host")
 #: The frequencies in Hz that a source may have: others take no grid that anybody would compute on.
 LOWEST, HIGHEST = 1.0, 64.0
 #: What `--quick` changes, where no option says otherwise.
@@ -44,7 +46,8 @@ class Accumulated:
         plot: a file for the plot.
         spins: of the quantum control whose rates are measured.
         cells: of its phase fields, along each axis.
-        shots: of the migration whose checkpoints are compared.
+        shots: of the migration whose checkpoints are compared, and of the one that follows a plan.
+        intervals: that this plan is made from; of `INTERVALS`.
         examples: the folder with the programs of both.
     """
 
@@ -66,6 +69,7 @@ class Accumulated:
     spins: tuple[int, ...] = (4, 6, 8)
     cells: tuple[int, ...] = (32, 64)
     shots: int = 20
+    intervals: str = INTERVALS[0]
     examples: Path = Path("examples")
 
 
@@ -93,7 +97,12 @@ def add_accumulated_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--accumulated-spins", counts_of, "N[,N]", "of quantum control, for rates (4,6,8)")
     add("--accumulated-cells", counts_of, "N[,N]", "of a phase field along each axis (32,64)")
-    add("--accumulated-shots", count_of, "N", "of a migration, for rates (20)")
+    add("--accumulated-shots", count_of, "N", "of a migration, for rates and shots (20)")
+    group.add_argument(
+        "--accumulated-intervals",
+        choices=INTERVALS,
+        help="by whose clock the plan of shots is made (device)",
+    )
     add("--accumulated-examples", Path, "DIRECTORY", "the programs, for rates (examples)")
 
 

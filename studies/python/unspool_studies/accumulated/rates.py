@@ -23,6 +23,7 @@ from unspool.errors import Error
 from unspool.stats import size as size_text
 from unspool_studies.accumulated.options import Accumulated
 from unspool_studies.accumulated.rtm import NoRoomError
+from unspool_studies.accumulated.waves import neighbours
 from unspool_studies.bench.cuda import Cuda, NoCuda
 from unspool_studies.bench.machine import available_memory, fits
 from unspool_studies.bench.measure import Sample, gigabytes_per_second
@@ -58,8 +59,6 @@ PARTS = ("first third", "middle", "last third")
 #: The generated model: metres along the surface and down, the speed of its water in m/s, and cells
 #: for a wavelength there at the peak frequency; cells of the absorbing layer.
 EXTENT, WATER, POINTS, LAYER = (9000.0, 3000.0), 1500.0, 8, 20
-#: Metres from one shot to the next, as in the model that the paper's 20 shots are from.
-APART = 50.0
 
 NOTES = (
     "median of a third of the run (least and greatest); Twine, zstd: how many times smaller",
@@ -255,10 +254,8 @@ def _survey(model: Model, frequency: float, shots: int) -> Survey:
     survey = plan(model, shots=1, frequency=frequency)
     every = max(1, survey.timing.steps // COUNT)
     timing = replace(survey.timing, every=every, steps=COUNT * every)
-    ((middle, depth),) = survey.sources
-    places = (middle + APART * (shot - (shots - 1) / 2) for shot in range(shots))
-    # More shots than there is room for stand at the ends.
-    sources = tuple((min(max(at, 0.0), model.extent[0]), depth) for at in places)
+    (source,) = survey.sources
+    sources = neighbours(source, model.extent[0], shots)
     return replace(survey, timing=timing, sources=sources, wavelet=ricker(timing))
 
 

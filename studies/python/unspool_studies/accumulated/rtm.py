@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from unspool import Bound, Spool
 from unspool.errors import Error
 from unspool.stats import CodecStats
@@ -22,7 +23,15 @@ from unspool.stats import size as size_text
 from unspool_studies.accumulated.gpu import ROUNDS, SPOOLS, Drawn
 from unspool_studies.accumulated.options import Accumulated
 from unspool_studies.accumulated.virtual import APPROACHES
-from unspool_studies.accumulated.waves import COUNT, LAYER, POINTS, SPEEDS, checkpoint_bytes, layers
+from unspool_studies.accumulated.waves import (
+    COUNT,
+    LAYER,
+    POINTS,
+    SPEEDS,
+    checkpoint_bytes,
+    layers,
+    neighbours,
+)
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.machine import available_memory, fits
 from unspool_studies.bench.measure import Sample
@@ -34,7 +43,20 @@ from unspool_studies.rtm.medium import HALO, padded_shape
 from unspool_studies.rtm.model import Model
 from unspool_studies.rtm.survey import DELAY, Survey, plan, ricker
 
-__all__ = ["BOUNDED", "Forward", "NoFigureError", "NoRoomError", "check_room", "run"]
+__all__ = [
+    "BATCH",
+    "BOUND",
+    "BOUNDED",
+    "FAILURES",
+    "LIMIT",
+    "READY",
+    "Forward",
+    "NoFigureError",
+    "NoRoomError",
+    "check_room",
+    "run",
+    "words_of",
+]
 
 #: The bound of the approaches that lose something, and their names.
 BOUND = Bound(range=1e-5)
@@ -126,7 +148,7 @@ def run(cuda: Cuda, asked: Accumulated, report: Report, found: dict[str, Drawn])
         try:
             outcomes = _add(table, name, cuda, asked, Forward(device, frequency))
         except FAILURES as why:
-            table.note(f"{name} left out: {_words(why)}")
+            table.note(f"{name} left out: {words_of(why)}")
             continue
         if outcomes:
             drawn.append((name, {name: one.rates.median for name, one in outcomes.items()}))
@@ -136,9 +158,13 @@ def run(cuda: Cuda, asked: Accumulated, report: Report, found: dict[str, Drawn])
 
 
 class Forward:
-    """The forward waves of a shot: the last `COUNT` saves before they have crossed the model."""
+    """The forward waves of shots side by side: the last `COUNT` saves of each before they have
+    crossed the model.
+    """
 
-    def __init__(self, device: Device, frequency: float, count: int = COUNT) -> None:
+    def __init__(
+        self, device: Device, frequency: float, count: int = COUNT, *, shots: int = 1
+    ) -> None:
         """Prepares a model whose padded field has the size for this frequency in Hz."""
         cells, layer = _cells(frequency)
         spacing = SPEEDS[0] / frequency / POINTS
@@ -148,7 +174,9 @@ class Forward:
         propagator = GpuPropagator(model, self.survey.timing.dt, layer, device)
         self.shape = propagator.shape
         self._waves = propagator.wavefield()
-        self._source = propagator.points(self.survey.sources)
+        (source,) = self.survey.sources
+        places = neighbours(source, model.extent[0], shots)
+        self._sources = [propagator.points([place]) for place in places]
         self._signal = propagator.load(self.survey.wavelet)
         self._tick = device.zeros((1,))
 
@@ -157,16 +185,21 @@ class Forward:
         """Bytes of a checkpoint."""
         return 4 * math.prod(self.shape)
 
-    def once(self, spool: Spool | None = None) -> float:
-        """Seconds of the steps whose waves are saved, to the end of the spool's flush."""
+    @property
+    def newest(self) -> np.ndarray:
+        """The wavefield that was computed last."""
+        return self._device.fetch(self._waves.now)
+
+    def once(self, spool: Spool | None = None, shot: int = 0) -> float:
+        """Seconds of the steps of a shot whose waves are saved, to the end of the spool's flush."""
         first = self.survey.timing.saves - self.count
         self._waves.reset()
         for group in range(first):
-            self._advance(group)
+            self._advance(group, shot)
         self._wait()
         begin = time.perf_counter()
         for version in range(self.count):
-            self._advance(first + version)
+            self._advance(first + version, shot)
             if spool is not None:
                 spool.save(version, self._waves.now)
         self._wait()
@@ -174,10 +207,10 @@ class Forward:
             spool.flush()
         return time.perf_counter() - begin
 
-    def _advance(self, group: int) -> None:
+    def _advance(self, group: int, shot: int) -> None:
         every = self.survey.timing.every
         signal = self._signal[group * every : (group + 1) * every]
-        self._waves.advance(every, self._source, signal)
+        self._waves.advance(every, self._sources[shot], signal)
 
     def _wait(self) -> None:
         """Until the device has done all."""
@@ -237,7 +270,8 @@ def _add(
     return outcomes
 
 
-def _words(why: BaseException) -> str:
+def words_of(why: BaseException) -> str:
+    """What went wrong, with its kind."""
     return f"{type(why).__name__}: {why}"
 
 
@@ -275,5 +309,5 @@ def _seconds(
         done = (
             f"stopped after run {len(seconds)} of {ROUNDS + 1}" if seconds[1:] else "cannot be had"
         )
-        problem = f"{done}: {_words(why)}"
+        problem = f"{done}: {words_of(why)}"
     return seconds[1:], stats, problem

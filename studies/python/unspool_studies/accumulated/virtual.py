@@ -19,7 +19,7 @@ from unspool_studies.bench.options import Plan
 from unspool_studies.bench.report import Cell, Report, Table
 from unspool_studies.rtm.codec import name_of_codec
 
-__all__ = ["APPROACHES", "Case", "approaches", "cases_of", "run"]
+__all__ = ["APPROACHES", "Case", "approaches", "cases_of", "costs_of", "run"]
 
 #: What is compared; the paper has the first three.
 APPROACHES = (
@@ -60,7 +60,7 @@ class Case:
 def run(plan: Plan, report: Report) -> None:
     """A table for each thing that varies, and a plot where one is wanted."""
     asked = plan.accumulated
-    codecs = _codecs(asked)
+    codecs = costs_of(asked)
     found: dict[str, list[tuple[str, dict[str, Outcome]]]] = {}
     for name, title, cases in _experiments(asked):
         columns = (name, "made GB/s", *(f"{one} GB/s" for one in APPROACHES), "lost %", "schedule")
@@ -86,7 +86,8 @@ def _drawn(
     return [(name, rate) for (name, _), rate in zip(cases, rates, strict=True)]
 
 
-def _codecs(asked: Accumulated) -> tuple[CodecCost, CodecCost]:
+def costs_of(asked: Accumulated) -> tuple[CodecCost, CodecCost]:
+    """What nvCOMP and Twine cost: as measured, where files say so, else as on an H100."""
     nvcomp = NVCOMP if asked.nvcomp is None else CodecCost.load_from(asked.nvcomp)
     twine = TWINE if asked.twine is None else CodecCost.load_from(asked.twine)
     return nvcomp, twine

@@ -17,7 +17,16 @@ from unspool_studies._native import Acoustic, largest_stable_step
 from unspool_studies.accumulated.options import Accumulated
 from unspool_studies.accumulated.virtual import Case
 
-__all__ = ["COUNT", "POINTS", "SPEEDS", "checkpoint_bytes", "layers", "ratios_of", "wave_cases"]
+__all__ = [
+    "COUNT",
+    "POINTS",
+    "SPEEDS",
+    "checkpoint_bytes",
+    "layers",
+    "neighbours",
+    "ratios_of",
+    "wave_cases",
+]
 
 #: Checkpoints of a shot.
 COUNT = 66
@@ -27,6 +36,8 @@ SPEEDS, DEPTH = (1500.0, 2200.0, 3200.0), 3000.0
 POINTS = 8
 #: Cells of the absorbing layer.
 LAYER = 20
+#: Metres from one shot to the next, as in the model that the paper's 20 shots are from.
+APART = 50.0
 #: The lowest and the highest frequency in Hz, and the bytes of a shot and of checkpoints a second
 #: there.
 ENDS, SHOT, RATE = (4.0, 16.0), (600e6, 1600e6), (17e9, 150e9)
@@ -67,6 +78,16 @@ def layers(shape: tuple[int, ...]) -> np.ndarray:
     for layer, speed in enumerate(SPEEDS):
         velocity[..., layer * shape[-1] // 3 :] = speed
     return velocity
+
+
+def neighbours(
+    source: tuple[float, ...], across: float, shots: int
+) -> tuple[tuple[float, ...], ...]:
+    """Sources side by side around one, along x, in a model that is `across` metres wide."""
+    middle, *rest = source
+    places = (middle + APART * (shot - (shots - 1) / 2) for shot in range(shots))
+    # More shots than there is room for stand at the ends.
+    return tuple((min(max(at, 0.0), across), *rest) for at in places)
 
 
 def ratios_of(frequency: float, codec: Any, count: int = COUNT) -> list[float]:
