@@ -199,7 +199,7 @@ def test_what_was_spent_once_is_paid_back_by_what_each_shot_gains():
     assert paid_back(1.0, 0.0) is None and paid_back(1.0, -0.1) is None
 
 
-def found_with(ways, recorded=1.7, took=(2.0, 0.5, 9.0)):
+def found_with(ways, recorded=1.7, took=(2.0, 0.25, 0.25)):
     """What an ensemble gave whose shots took so many seconds, by way."""
     profile = Profile.of([10] * 4, ratio=2.0)
     shots = {way: [Shot(seconds)] for way, seconds in ways.items()}
@@ -211,7 +211,7 @@ def found_with(ways, recorded=1.7, took=(2.0, 0.5, 9.0)):
 def test_the_cost_of_a_profile_is_paid_back_or_never_is():
     ways = {"raw": 2.0, "single": 1.9, "batched": 0.5, "following": 1.0}
     found = found_with(ways)
-    # Recording took 0.6 s more, the curve 2.0 s and the intervals 0.5 s; each shot plans anew.
+    # Recording took 0.6 s more, the curve 2.0 s, the intervals 0.25 s and the plan 0.25 s.
     assert found.once == pytest.approx(3.1)
     assert accumulated_shots._costs(found)[-3:] == [4, 4, "never"]
     assert found_with(ways, recorded=0.9).once == pytest.approx(2.5)

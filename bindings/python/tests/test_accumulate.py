@@ -287,6 +287,20 @@ def test_a_run_that_differs_is_noticed(
     assert len(Profile.load_from(path).checkpoints) == 30
 
 
+def test_spools_that_follow_one_profile_plan_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = []
+    monkeypatch.setattr(
+        "unspool.accumulate.watch.plan", lambda *a, **k: plans.append(k) or accumulate.plan(*a, **k)
+    )
+    path = tmp_path / "run.json"
+    run(path, SHAPES)
+    followed = [run(path, SHAPES, cache=cache)[1] for cache in (64 << 20, 64 << 20, 32 << 20)]
+    assert all(watch.plan is not None for watch in followed)
+    assert [known["cache"] for known in plans] == [64 << 20, 32 << 20]
+
+
 @pytest.mark.parametrize(("on", "keeps"), [("cuda:0", True), ("cpu", False)])
 def test_a_host_that_only_enqueues_may_be_ahead_of_its_profile(
     tmp_path: Path, on: str, keeps: bool

@@ -6,8 +6,8 @@ take the other shots, in turn with spools without a codec, with it one by one, a
 steps between two saves are really computed, as in the table of frequencies.
 
 A profile is that of the whole life of a spool, so that each shot has a spool of its own, of every
-kind, which is ready before the shot begins. A spool plans in its first save: that is a part of each
-shot that follows.
+kind, which is ready before the shot begins. The first spool that follows plans in its first save,
+and those after it take the same plan.
 
 A recorded interval is the host's, which only enqueues. `--accumulated-intervals device` replaces
 the intervals by those between the states on the device, from events on the application's stream in
@@ -88,7 +88,7 @@ CURVES = ("frequency", "codec", "input", "us", "ratio")
 SHOTS_NOTES = (
     "ms a shot: to the end of the last transfer and of the spool's flush, median of shots (least "
     "and greatest); blocked: what it takes longer than the same shot with nothing saved, made",
-    "following: Spool(profile=...), with the time in which the spool plans, once a shot",
+    "following: Spool(profile=...), the first of which plans in its first save",
     "forecast: by the model of the plan, for the decisions beside it; of forecast: what was "
     "measured over that; of made: the intervals of the profile",
     "kept raw, launches: what the spools of all shots did",
@@ -98,9 +98,7 @@ COSTS_NOTES = (
     "smaller, us between: of each checkpoint of the first shot; us between: what the plan is made "
     "from; host: as recorded",
     "plain, recorded: the first shot one by one, and the same with the profile recorded, to the "
-    "end of the spool; once: what recording adds, the curve and the intervals",
-    "planning: of one plan; a spool that follows makes it anew in each shot, so that it counts "
-    "there and not in once",
+    "end of the spool; once: what recording adds, the curve, the intervals and planning",
     "paid back: the number of shots that follow after which they have gained what it cost once, "
     "against each of the other ways, by medians",
 )
@@ -245,7 +243,7 @@ class Found:
     def once(self) -> float:
         """Seconds that the profile has cost before it was followed."""
         more = _whole(self.recordings).median - _whole(self.plain).median
-        return max(0.0, more) + self.took[0] + self.took[1]
+        return max(0.0, more) + sum(self.took)
 
     def seconds(self, way: str) -> Sample:
         """Of each shot that was taken in this way."""

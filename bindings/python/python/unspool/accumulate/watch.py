@@ -13,6 +13,7 @@ GPU is out of pace when its host is late, and not when it is ahead.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -110,7 +111,7 @@ class Watch:
         cost, cache = _cost(known), _cache(spool) or known.cache
         try:
             together = self._most_together(known, spool)
-            self.plan = plan(known, codec=cost, cache=cache, most_together=together)
+            self.plan = _planned(known, cost, cache, together)
         except Error as why:
             self._drop(str(why))
 
@@ -254,6 +255,12 @@ class Watch:
             _cache(spool),
             _link(spool),
         )
+
+
+@functools.lru_cache(maxsize=8)
+def _planned(known: Profile, cost: CodecCost, cache: int, together: int) -> Accumulation:
+    """A plan is made once for all spools that follow a profile, of which each shot has its own."""
+    return plan(known, codec=cost, cache=cache, most_together=together)
 
 
 def _layout_of(spool: Any, version: int) -> tuple[Layout, int]:
