@@ -117,7 +117,7 @@ def test_a_file_that_is_no_segy_is_refused(tmp_path):
     pytest.importorskip("segyio")
     path = tmp_path / "model.segy"
     path.write_bytes(bytes(4000))
-    with pytest.raises(ModelFileError, match="no SEG-Y file"):
+    with pytest.raises(ModelFileError, match="not a SEG-Y file"):
         read_model(path)
 
 

@@ -100,6 +100,20 @@ pub fn accumulate(value: &Bound<'_, PyAny>) -> PyResult<Option<Accumulate>> {
     Ok(Some(Accumulate { checkpoints, bytes: bytes.unwrap_or(usual.bytes), ..usual }))
 }
 
+/// The longest that a plan holds a checkpoint: it knows when the others come, so that this is for
+/// runs which stop on the way.
+const HELD_BY_PLAN: Duration = Duration::from_secs(1);
+
+/// What is held for a launch: what `accumulate=` says, and for a plan, which holds as many as it
+/// likes where that says nothing, for as long as the plan says.
+pub fn held(given: Option<Accumulate>, has_plan: bool) -> Option<Accumulate> {
+    if !has_plan {
+        return given;
+    }
+    let any = Accumulate { checkpoints: MOST_TOGETHER, ..Accumulate::default() };
+    Some(Accumulate { held_at_most: HELD_BY_PLAN, ..given.unwrap_or(any) })
+}
+
 /// Refuses checkpoints that would be held and looked at as soon as they are saved.
 ///
 /// # Errors

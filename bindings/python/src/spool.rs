@@ -12,7 +12,7 @@ use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
-use unspool::{Accumulate, Codecs, ErrorKind, Settings, TierKind, Unflushed};
+use unspool::{Codecs, ErrorKind, Settings, TierKind, Unflushed};
 
 use crate::codecs::UnseenNames;
 use crate::debug::Debug;
@@ -137,13 +137,11 @@ impl Spool {
         let accumulate = accumulate.map_or(Ok(None), options::accumulate)?;
         let debug = debug.map_or_else(|| Ok(Debug::default()), Debug::of)?;
         options::check_accumulate(py, accumulate.as_ref(), debug.check_codec)?;
-        // A plan may hold as many as it likes.
-        let planned = Accumulate { checkpoints: options::MOST_TOGETHER, ..Accumulate::default() };
-        let held = accumulate.or(profile.map(|_| planned));
+        let held = options::held(accumulate, profile.is_some());
         let profile = profile.map_or_else(
             || Ok(Profile::default()),
             |path| {
-                Profile::open(&options::path("profile", path)?, codec, held.unwrap_or(planned), py)
+                Profile::open(&options::path("profile", path)?, codec, held.unwrap_or_default(), py)
             },
         )?;
         let sizes = Sizes {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,25 @@ def test_a_plan_is_carried_out_with_all_its_decisions(driver: Driver, tmp_path: 
             for version in range(12):
                 error = np.abs(restored(spool, driver, version) - wave(SHAPE, "float32", version))
                 assert error.max() <= 1e-3 * np.ptp(wave(SHAPE, "float32", version))
+
+
+def test_a_plan_holds_checkpoints_for_as_long_as_its_run_takes(
+    driver: Driver, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.json"
+    recorded(path, 1e-6, repr(BOUND))
+    found = accumulate.plan(
+        Profile.load_from(path), codec=accumulate.TWINE, cache="4MiB", most_together=4096
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The plan .*of computing", accumulate.PlanDroppedWarning)
+        with opened(profile=path) as spool:
+            for version in range(12):
+                # Without a plan a checkpoint waits no longer than 20 ms.
+                time.sleep(0.03)
+                save(spool, driver, [version])
+            codec = spool.stats().codec
+    assert codec.launches == sum(one in ("alone", "together") for one in found.best.decisions)
 
 
 def test_a_plan_for_main_memory_holds_nothing(tmp_path: Path, driver: Driver) -> None:
