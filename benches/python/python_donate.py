@@ -3,7 +3,7 @@
 First, milliseconds for which a GPU is busy with saves that stay in the device tier, copied and
 given away (`donate=True`), and the memory of the GPU that they take beside the spool's own. Then
 milliseconds of whole steps under `unspool.torch.offload`, with the gradients compared bit for bit,
-and what the host waits for: it enqueues a forward pass behind a GPU that is kept busy, and is asked
+and what the host waits for: it enqueues a forward pass on a GPU that is kept busy, and is asked
 whether it has come to the end of the pass before the GPU has begun with it. Run it with the package
 and PyTorch installed:
 

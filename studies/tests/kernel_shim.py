@@ -31,7 +31,7 @@ struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 static thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;
 """
-#: Stands behind it: calls a kernel with pointers to its arguments, as cuLaunchKernel does.
+#: Stands after it: calls a kernel with pointers to its arguments, as cuLaunchKernel does.
 BEHIND = """
 template <class... P, std::size_t... I>
 static void once(void (*kernel)(P...), void **a, std::index_sequence<I...>) {

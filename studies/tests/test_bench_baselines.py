@@ -174,7 +174,7 @@ def test_a_spool_on_a_device_says_of_each_restore_where_it_came_from(
     if way.ahead == 0:
         assert set(distances) == {None}
     elif way.ahead == 1:
-        # The first restore was not announced, and nothing is behind the one hint.
+        # The first restore was not announced, and nothing comes after the one hint.
         assert distances[0] is None
         assert all(0 <= far <= 1 for far in distances[1:])
     else:

@@ -116,7 +116,7 @@ def test_a_migration_on_the_driver_goes_on_where_it_was_interrupted(
 
 
 def test_a_state_that_a_kernel_writes_on_is_not_the_one_that_was_saved(driver, kernels):
-    """Saves and the kernels behind them are on one stream: neither waits for the host."""
+    """Saves and the kernels after them are on one stream: neither waits for the host."""
     problem = Problem(DriverDevice(kernels, driver), (32, 32, 32), 14)
     schedule, store = schedules.Revolve(14, 3), DeviceStore(problem.device, problem.shape, 2, 3)
     wanted = plainly(problem, schedule, store).digest

@@ -74,7 +74,7 @@ def test_every_schedule_makes_the_image_of_plain_arrays(rtm, tmp_path, name, cap
     assert report["check"]["identical"] is True
     found, kept = report["schedule"], report["history"]
     assert found["groups_a_shot"] == GROUPS
-    # A pass whose end was not known has gone on to the state behind the last step.
+    # A pass whose end was not known has gone on to the state after the last step.
     once = GROUPS if name == "online" else GROUPS - 1
     assert found["recomputed"] == found["advances"] - 2 * once
     assert found["recomputed_steps"] == 4 * found["recomputed"]

@@ -9,7 +9,7 @@ use crate::gpu::{AfterCopy, DevicePiece};
 use crate::piece::ArrayPiece;
 
 /// The longest wait for a copy on a GPU that nobody else waits for: much longer than any takes,
-/// even behind kernels of the application.
+/// even after kernels of the application.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The copies of one call. Dropped before they are settled, it waits until none of them is under

@@ -48,7 +48,7 @@ fn save(application: &Application, spool: &Spool, version: i64, from: &DeviceMem
     Ok(ticket.commit()?)
 }
 
-/// A spool on the GPU that holds four raw states there and the rest behind the link.
+/// A spool on the GPU that holds four raw states there and the rest beyond the link.
 fn opened(change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
     open(auto(), |settings| {
         settings.device = Some(4 * LEN as u64 + (8 << 10));

@@ -480,7 +480,7 @@ fn without_memory_for_them_checkpoints_are_encoded_alone() {
     spool.close().unwrap();
 }
 
-/// A save of which the copy aside is refused, and the fence behind it where `fence_too`.
+/// A save of which the copy aside is refused, and the fence after it where `fence_too`.
 fn refused_copy(
     (fake, application, spool): (&Fake, &Application, &Batched),
     version: i64,

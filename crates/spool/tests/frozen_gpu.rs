@@ -29,7 +29,7 @@ impl Application {
     }
 
     fn array_of(memory: &DeviceMemory) -> DeviceArray {
-        // SAFETY: the memory of an application lives longer than its copies: it is freed behind
+        // SAFETY: the memory of an application lives longer than its copies: it is freed after
         // everything on the device.
         unsafe { DeviceArray::dense(0, memory.span().address(), LEN) }
     }

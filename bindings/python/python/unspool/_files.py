@@ -37,7 +37,7 @@ def write_json(path: str | os.PathLike[str], content: Any, indent: int | None = 
     with whole(Path(path)) as part, part.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        # A crash of the machine behind the renaming must not leave an empty file.
+        # A crash of the machine after the renaming must not leave an empty file.
         os.fsync(file.fileno())
 
 

@@ -8,7 +8,7 @@ use crate::array::{Access, Array, Devices, PendingWork};
 /// What has to happen before an array may be let go of, once its copy is enqueued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterCopy {
-    /// Nothing: its library orders later work, and the reuse of its memory, behind the copy.
+    /// Nothing: its library orders later work, and the reuse of its memory, after the copy.
     Nothing,
     /// It is kept until the copy is done; the call need not wait.
     Keep,

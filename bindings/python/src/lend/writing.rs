@@ -56,7 +56,7 @@ struct Open {
 struct Temporary {
     index: usize,
     array: DeviceArray,
-    /// Holds it in place until the copy is enqueued; it is freed behind all work on the device.
+    /// Holds it in place until the copy is enqueued; it is freed after all work on the device.
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
@@ -215,7 +215,7 @@ impl Writing {
         let made =
             detached(py, Some(self.version), || DeviceBuffer::allocate(gpu, items, false, block));
         let (buffer, address) = made?;
-        // SAFETY: the memory is kept until the copy is enqueued, and freed behind it.
+        // SAFETY: the memory is kept until the copy is enqueued, and freed after it.
         let array = unsafe { DeviceArray::dense(gpu.ordinal(), address, region.bytes) };
         open.temporary.push(Temporary { index, array, _keep: buffer.keep() });
         Ok(Bound::new(py, buffer)?.into_any())

@@ -1,4 +1,4 @@
-//! The coders behind the ways of coding, with the memory that they use again.
+//! The coders of the ways of coding, with the memory that they use again.
 
 use std::time::{Duration, Instant};
 

@@ -180,7 +180,7 @@ impl Completions {
 }
 
 impl Shared {
-    /// What the checkpoint that was just granted `place` comes behind on the GPU. `state` is the
+    /// What the checkpoint that was just granted `place` comes after on the GPU. `state` is the
     /// lock under which it was granted: what is pending now has not been reported.
     pub(crate) fn earlier_save(&self, state: &State, place: Place) -> Option<Predecessor> {
         let tier = &state.driver.core().config().tiers[usize::from(place.tier.0)];

@@ -11,7 +11,7 @@ use crate::gpu::{Gpu, On};
 use crate::settings::Settings;
 
 /// The longest wait for one piece of work of the device: much longer than any copy takes, even
-/// behind kernels of the application.
+/// after kernels of the application.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// `CUDA_ERROR_NO_DEVICE`.

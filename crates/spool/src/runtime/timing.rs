@@ -57,7 +57,7 @@ impl Shared {
     }
 }
 
-/// An event behind what is on `stream`. Without one there is no reading.
+/// An event after what is on `stream`. Without one there is no reading.
 fn event(gpu: &Gpu, stream: &Stream) -> Option<Event> {
     let event = Event::timed(gpu.context()).ok()?;
     event.record(stream).ok()?;

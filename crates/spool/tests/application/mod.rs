@@ -39,7 +39,7 @@ pub fn error(a: &[u8], b: &[u8]) -> f64 {
 
 pub fn array_of(memory: &DeviceMemory) -> DeviceArray {
     let span = memory.span();
-    // SAFETY: the memory of an application lives longer than its copies: it is freed behind
+    // SAFETY: the memory of an application lives longer than its copies: it is freed after
     // everything on the device.
     unsafe { DeviceArray::dense(0, span.address(), span.len()) }
 }
@@ -209,7 +209,7 @@ impl Packages {
     }
 }
 
-/// Changes the byte `at` behind the beginning of a stream, which is known by its magic, in the one
+/// Changes the byte `at` after the beginning of a stream, which is known by its magic, in the one
 /// file below `folder` that has it.
 pub fn damage(folder: &Path, magic: &[u8; 4], at: usize, mask: u8) {
     let (mut folders, mut changed) = (vec![folder.to_owned()], 0);

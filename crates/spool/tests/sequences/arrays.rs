@@ -115,7 +115,7 @@ impl Content {
         let (ordinal, address) = (memory.ordinal(), memory.address());
         if self.rows == 1 {
             // SAFETY: memory of a lane or of the results, which live until the streams have been
-            // waited for, and are freed behind everything on the device.
+            // waited for, and are freed after everything on the device.
             return unsafe { DeviceArray::dense(ordinal, address, self.width) };
         }
         let (shape, strides) = (vec![self.rows, self.width], vec![self.pitch as i64, 1]);

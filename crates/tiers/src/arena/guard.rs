@@ -38,7 +38,7 @@ struct ArenaLease {
     given: Option<GivenArray>,
     /// What work on a device's bytes has to come after.
     after: Vec<Fence>,
-    /// Behind the work that was enqueued by the borrower.
+    /// After the work that was enqueued by the borrower.
     fences: Vec<Fence>,
 }
 

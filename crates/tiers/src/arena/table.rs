@@ -20,9 +20,9 @@ struct ArenaEntry {
     offset: u64,
     len: u64,
     state: Access,
-    /// Behind the work that wrote it.
+    /// After the work that wrote it.
     written: Vec<Fence>,
-    /// Behind work that reads it.
+    /// After work that reads it.
     reads: Vec<Fence>,
     /// Work on it may be under way, and when it is done is not known.
     stuck: bool,

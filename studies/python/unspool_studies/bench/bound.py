@@ -172,7 +172,7 @@ class _Above:
     def __init__(self, room: int) -> None:
         self._room, self._used = room, 0
         self._kept: dict[int, int] = {}
-        # Those that are gone stand behind all that are there: they were needed earlier.
+        # Those that are gone stand after all that are there: they were needed earlier.
         self._last: list[tuple[int, int]] = []
 
     def is_full(self) -> bool:

@@ -18,7 +18,7 @@ __all__ = ["Links", "device_seconds", "links", "run", "within_device"]
 #: Host time that one enqueued call is given, generously, while the device is kept waiting.
 A_CALL = 60e-6
 
-#: The most calls that are enqueued behind one wait: a stream has room for about a thousand.
+#: The most calls that are enqueued after one wait: a stream has room for about a thousand.
 MOST_CALLS = 100
 
 

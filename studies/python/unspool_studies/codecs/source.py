@@ -64,7 +64,7 @@ def read_source(text: str, shape: tuple[int, ...] | None, dtype: str | None, mos
 
 
 def _split(text: str) -> tuple[Path, str | None]:
-    """The file, and the name behind a colon."""
+    """The file, and the name after a colon."""
     path = Path(text)
     if path.exists():
         inside = None

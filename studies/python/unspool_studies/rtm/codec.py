@@ -46,7 +46,7 @@ def codec_of(text: str) -> Any:
 
 
 def _numbers(codec: type[Bound | Zfp | NvComp], text: str) -> dict[str, Any]:
-    """The numbers behind their names, of those that a codec has.
+    """The numbers after their names, of those that a codec has.
 
     Raises:
         OptionError: one has no such name, no number, or comes twice.

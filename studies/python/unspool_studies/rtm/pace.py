@@ -164,7 +164,7 @@ class _Bench:
         begin = time.perf_counter()
         for _ in range(count):
             group()
-        # What was enqueued is done when something behind it has come back.
+        # What was enqueued is done when something after it has come back.
         self._device.fetch(self._tick)
         return time.perf_counter() - begin
 

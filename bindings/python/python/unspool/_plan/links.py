@@ -28,7 +28,7 @@ class Rate:
     """How long copies in one direction take: `latency + bytes / bytes_per_second`.
 
     Attributes:
-        bytes_per_second: of copies one behind the other.
+        bytes_per_second: of copies one after the other.
         latency: seconds that each one takes besides.
     """
 

@@ -106,7 +106,7 @@ def _without_waits(rates: dict[str, float | None], speeds: Facts) -> dict[str, f
 
 
 def _copies(small: Probe, large: Probe, speeds: Facts | None) -> tuple[Rate | None, Rate | None]:
-    """Of the application's copies. On a GPU they are only enqueued, behind its other work: what
+    """Of the application's copies. On a GPU they are only enqueued, after its other work: what
     the host needs for a call is then their latency.
     """
     raw = None if speeds is None else _of_gpu(speeds, large.names[0])

@@ -28,7 +28,7 @@ DISK_ALIGNMENT, DEVICE_ALIGNMENT, MEMORY_ALIGNMENT = 4096, 256, 64
 #: What the disk tier keeps in front of a checkpoint.
 HEAD = 4096
 
-#: What may be meant as a size: a number and letters behind it, either of them left out perhaps.
+#: What may be meant as a size: a number and letters after it, either of them left out perhaps.
 _NUMBER = re.compile(r"[\d._]*\s*[A-Za-z]*")
 
 
