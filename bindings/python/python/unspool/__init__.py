@@ -27,6 +27,7 @@ import atexit as _atexit
 from . import accumulate, advising, codecs, errors, planning, schedules, stats, types
 from ._adjoint import adjoint
 from ._doctor import doctor
+from ._increments import IncrementalSpool
 from ._paging import paged
 from ._restart import Checkpointer
 from ._tiled import tiled
@@ -44,6 +45,7 @@ __all__ = [
     "Debug",
     "Disk",
     "Error",
+    "IncrementalSpool",
     "NvComp",
     "Spool",
     "Zfp",

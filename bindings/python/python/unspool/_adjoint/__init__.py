@@ -60,7 +60,8 @@ def adjoint(
     Arguments:
         schedule: one of `unspool.schedules`, a list of actions, or a schedule of the package
             `checkpoint_schedules`.
-        spool: where copies are kept. State n gets the version `first + n`; nothing is left behind.
+        spool: where copies are kept, a `Spool` or an `IncrementalSpool`. State n gets the version
+            `first + n`; nothing is left behind.
         forward: `forward(state, n0, n1)` takes the steps n0 to n1 - 1, so that state n0 becomes
             state n1: in place, or by returning the new state. With a schedule that does not know
             the number of steps it returns `schedules.Stop(n)` when the forward pass ends at n.
