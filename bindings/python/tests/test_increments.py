@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from unspool import Bound, IncrementalSpool, Spool
+from unspool._increments.chain import Chain
 from unspool.errors import (
     ArrayError,
     CapacityError,
@@ -253,18 +254,29 @@ def test_memory_holds_the_newest_state_and_the_one_that_was_restored_last(base: 
         tracemalloc.stop()
 
 
-def test_the_spool_hears_of_a_tier_when_the_state_is_stored(base: Spool) -> None:
-    history = IncrementalSpool(base, Bound(abs=BOUND))
+def test_the_spool_hears_of_a_tier_when_the_state_is_stored(
+    base: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, heard = IncrementalSpool(base, Bound(abs=BOUND)), []
+    monkeypatch.setattr(Spool, "_prefer", lambda _, version, tier: heard.append((version, tier)))
     history.save(0, np.zeros(3))
-    # This spool has no such tier, which it says as soon as it has the state.
-    history._prefer(0, "disk")
-    with pytest.raises(OptionError, match="no disk tier"):
-        history.save(1, np.ones(3))
-    assert history.versions() == [0]
-    with pytest.raises(OptionError, match="no disk tier"):
-        history._prefer(0, "disk")
+    history._prefer(0, "host")
+    assert heard == []
     history.save(1, np.ones(3))
-    assert within(history.load(0), np.zeros(3), BOUND)
+    assert heard == [(0, "host")]
+    history._prefer(0, "host")
+    assert heard == [(0, "host")] * 2
+
+
+def test_a_tier_that_is_not_there_is_refused_for_states_that_are_held_too(base: Spool) -> None:
+    history = IncrementalSpool(base, Bound(abs=BOUND))
+    for version in (0, 1):
+        history.save(version, np.ones(3))
+    for version in (0, 1):
+        with pytest.raises(OptionError, match="no disk tier"):
+            history._prefer(version, "disk")
+    history.save(2, np.zeros(3))
+    assert within(history.load(1), np.ones(3), BOUND)
 
 
 def test_arrays_may_be_changed_after_the_call_and_what_is_loaded_too(base: Spool) -> None:
@@ -357,6 +369,27 @@ def test_what_does_not_fit_is_not_saved_and_all_that_was_comes_back() -> None:
                 for again in (back, back + 1, back + 2):
                     history.discard(again)
         assert len(small) == 0
+
+
+def test_a_save_that_is_interrupted_leaves_no_difference_to_a_state_that_is_not_there(
+    base: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it, states = IncrementalSpool(base, Bound(abs=BOUND)), walk(4)
+    for version in (0, 1):
+        it.save(version, states[version])
+
+    def interrupted(*_: Any) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        # After the difference of state 1 to this one was stored.
+        patch.setattr(Chain, "_free", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            it.save(2, states[2])
+    assert it.versions() == [0, 1]
+    it.save(3, states[3])
+    for version in (3, 1, 0):
+        assert within(it.load(version), states[version], BOUND), version
 
 
 def on_disk(path: Path, states: list[np.ndarray], every: int) -> IncrementalSpool:

@@ -18,6 +18,7 @@ from ..errors import (
     CorruptCheckpointError,
     Error,
     LostCheckpointError,
+    OptionError,
     StorageError,
     UnknownVersionError,
 )
@@ -118,9 +119,11 @@ class Chain:
 
     def prefer(self, state: State, tier: str) -> None:
         """Has a state rest in a tier, from when it is stored."""
-        state.tier = tier
         if state.stored:
             self._spool._prefer(state.key, tier)
+        elif tier not in {one.name for one in self._spool.stats().tiers}:
+            raise OptionError(f"This spool has no {tier} tier. Open it with one, or name another.")
+        state.tier = tier
 
     def discard(self, state: State) -> None:
         """Removes a state, when none is built on it, and those that were waiting for that."""
@@ -163,7 +166,8 @@ class Chain:
     def _store(self, after: Held | None) -> None:
         """Stores the newest state: as its difference to the one after it, or in full."""
         held = self._top
-        if held is None or held.state.stored:
+        # A difference that is stored already is to a state that was not added after it.
+        if held is None or (held.state.stored and held.state.whole):
             return
         state, numbers, below = held.state, held.numbers, held.state.below
         run = 0 if below is None or below.whole else below.run + 1
