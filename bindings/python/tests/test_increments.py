@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import random
 import tracemalloc
 from collections.abc import Iterator
 from fractions import Fraction
@@ -25,6 +27,7 @@ from unspool.errors import (
     CorruptCheckpointError,
     LostCheckpointError,
     OptionError,
+    StorageError,
     UnknownVersionError,
     VersionExistsError,
 )
@@ -390,6 +393,63 @@ def test_a_save_that_is_interrupted_leaves_no_difference_to_a_state_that_is_not_
     it.save(3, states[3])
     for version in (3, 1, 0):
         assert within(it.load(version), states[version], BOUND), version
+
+
+class Failing:
+    """A spool whose calls fail at random, before or after they have done what they do."""
+
+    def __init__(self, spool: Spool, drawn: random.Random) -> None:
+        self._spool, self._drawn, self.often = spool, drawn, 0.0
+
+    def _do(self, name: str, *given: Any, **more: Any) -> Any:
+        self._fail()
+        done = getattr(self._spool, name)(*given, **more)
+        self._fail()
+        return done
+
+    def _fail(self) -> None:
+        if self._drawn.random() < self.often:
+            raise StorageError("broken") if self._drawn.random() < 0.7 else KeyboardInterrupt
+
+    def __contains__(self, version: object) -> bool:
+        return bool(self._do("__contains__", version))
+
+    def __getattr__(self, name: str) -> Any:
+        return functools.partial(self._do, name)
+
+
+def fails_at_random(seed: int) -> int:
+    """One history whose spool fails now and then; how often it did."""
+    drawn, values = random.Random(seed), np.random.default_rng(seed)
+    kept: dict[int, np.ndarray] = {}
+    failed = 0
+    with Spool(host="8MiB", on="cpu") as base:
+        it = IncrementalSpool(base, Bound(abs=BOUND), every=drawn.randint(1, 5))
+        it._chain._spool = spool = Failing(base, drawn)  # type: ignore[assignment]
+        for _ in range(40):
+            spool.often, version = drawn.choice([0, 0, 0.15, 0.4]), drawn.randrange(8)
+            state = values.normal(size=drawn.choice([5, 5, 5, 7]))
+            try:
+                if version not in kept:
+                    it.save(version, state)
+                    kept[version] = state
+                elif drawn.random() < 0.4:
+                    it.discard(version)
+                else:
+                    assert within(it.load(version), kept[version], BOUND)
+            except (StorageError, KeyboardInterrupt):
+                failed += 1
+            # A discard that fails may leave bytes in the spool, and not the version.
+            kept = {key: one for key, one in kept.items() if key in it}
+            assert it.versions() == sorted(kept)
+        spool.often = 0
+        for version in drawn.sample(sorted(kept), len(kept)):
+            assert within(it.load(version), kept[version], BOUND), (seed, version)
+    return failed
+
+
+def test_calls_of_the_spool_that_fail_change_nothing_that_was_saved() -> None:
+    assert sum(map(fails_at_random, range(100))) > 300
 
 
 def on_disk(path: Path, states: list[np.ndarray], every: int) -> IncrementalSpool:
