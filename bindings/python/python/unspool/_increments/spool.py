@@ -177,7 +177,8 @@ class IncrementalSpool:
 
     def discard(self, version: SupportsIndex, /) -> None:
         """Discards what was saved under `version`. Its checkpoint stays in the spool for as long as
-        another state is built on it.
+        another state is built on it. When the spool fails to remove it, the version is gone all the
+        same, and the room is free when the spool is closed.
 
         Raises:
             UnknownVersionError, StorageError, ClosedError.
