@@ -289,7 +289,7 @@ class Unready(Schedule):
     ("options", "kind", "text"),
     [
         ({"schedule": Revolve(7, 2)}, unspool.errors.OptionError, "for 7 steps"),
-        ({"schedule": Unready()}, unspool.errors.ScheduleError, "no valid schedule"),
+        ({"schedule": Unready()}, unspool.errors.ScheduleError, "not a valid schedule"),
         ({"schedule": "best"}, unspool.Error, "schedule"),
         ({"params": [3]}, unspool.errors.ArrayError, "a int in it"),
         ({"init": (torch.zeros(3), 1.0)}, unspool.errors.ArrayError, "the carry has a float"),
