@@ -102,7 +102,7 @@ pub fn accumulate(value: &Bound<'_, PyAny>) -> PyResult<Option<Accumulate>> {
 
 /// The longest that a plan holds a checkpoint: it knows when the others come, so that this is for
 /// runs which stop on the way.
-const HELD_BY_PLAN: Duration = Duration::from_secs(1);
+const HELD_BY_PLAN: Duration = Duration::from_secs(10);
 
 /// What is held for a launch: what `accumulate=` says, and for a plan, which holds as many as it
 /// likes where that says nothing, for as long as the plan says.
