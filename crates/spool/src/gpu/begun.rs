@@ -25,7 +25,8 @@ pub(crate) trait Leave: Send + 'static {
 
 /// Drops `ticket` when everything on the device of `context` is done. Returns at once.
 pub(crate) fn drop_when_idle(context: Context, mut ticket: impl Leave) {
-    // Where there is no thread, the ticket is dropped as it is, and its memory waits.
+    // If the thread cannot be started, the ticket is dropped here: others get its memory only after
+    // a wait for the whole device.
     let _ = Builder::new().name("unspool-leave".to_owned()).spawn(move || {
         if context.synchronize().is_ok() {
             ticket.device_is_idle();

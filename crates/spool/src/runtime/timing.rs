@@ -57,7 +57,8 @@ impl Shared {
     }
 }
 
-/// An event after what is on `stream`. Without one there is no reading.
+/// Records an event after the work that is on `stream` now; `None` where the driver refuses, and
+/// that time is then not measured.
 fn event(gpu: &Gpu, stream: &Stream) -> Option<Event> {
     let event = Event::timed(gpu.context()).ok()?;
     event.record(stream).ok()?;

@@ -21,7 +21,6 @@ use unspool_cuda::{DeviceError, DeviceSpan, Fence, PinnedArena, Stream};
 use crate::arena::Arena;
 use crate::arena::given::GivenArray;
 use crate::arena::memory::ArenaMemory;
-use crate::arena::table::Misuse;
 use crate::error::TierError;
 use crate::gpu::Gpu;
 
@@ -269,10 +268,7 @@ impl WriteGuard {
     /// failed. The entry is forgotten then.
     pub fn commit_at(mut self, offset: u64, len: u64) -> Result<(), TierError> {
         let ArenaLease { arena, id, fences, .. } = self.loan();
-        let mut committed = arena.table().commit_at(*id, offset, len, fences);
-        if committed == Err(Misuse::Stuck) && arena.waited_for_device() {
-            committed = arena.table().commit_at(*id, offset, len, fences);
-        }
+        let committed = arena.once_idle(|table| table.commit_at(*id, offset, len, fences));
         committed.map_err(|misuse| arena.error("commit", *id, misuse).with_progress(len, 0))?;
         self.loan = None;
         Ok(())

@@ -233,10 +233,7 @@ impl Arena {
         offset: u64,
         len: u64,
     ) -> Result<WriteGuard, TierError> {
-        let mut borrowed = self.table().create(id, offset, len);
-        if matches!(borrowed, Err(Misuse::Stuck)) && self.waited_for_device() {
-            borrowed = self.table().create(id, offset, len);
-        }
+        let borrowed = self.once_idle(|table| table.create(id, offset, len));
         let borrowed =
             borrowed.map_err(|misuse| self.error(operation, id, misuse).with_progress(len, 0))?;
         self.lease(operation, id, borrowed).map(WriteGuard::new).inspect_err(|_| {
@@ -298,17 +295,24 @@ impl Arena {
         Ok(())
     }
 
-    /// Waits until the device has nothing left to do, within its limit, and frees the bytes of
-    /// which it was not known when work on them is done: a driver that could not say so once may
-    /// say it later. Whether it did.
-    fn waited_for_device(&self) -> bool {
-        let Some(gpu) = self.gpu() else { return false };
-        let seen = self.table().stuck_so_far();
-        let idle = gpu.context().synchronize_within(gpu.limit()).is_ok();
-        if idle {
-            self.table().unstick(seen);
+    /// Calls the table. Where bytes are in the way of which it was not known when work on them is
+    /// done, waits until the device has nothing left to do, within its limit, frees them, and
+    /// calls again: a driver that could not say so once may say it later.
+    fn once_idle<T>(
+        &self,
+        call: impl Fn(&mut ArenaTable) -> Result<T, Misuse>,
+    ) -> Result<T, Misuse> {
+        let (first, seen) = {
+            let mut table = self.table();
+            (call(&mut table), table.stuck_so_far())
+        };
+        let (Err(Misuse::Stuck), Some(gpu)) = (&first, self.gpu()) else { return first };
+        if gpu.context().synchronize_within(gpu.limit()).is_err() {
+            return first;
         }
-        idle
+        let mut table = self.table();
+        table.unstick(seen);
+        call(&mut table)
     }
 
     fn memory(&self) -> Option<Arc<ArenaMemory>> {
