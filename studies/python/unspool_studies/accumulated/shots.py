@@ -276,7 +276,7 @@ def _whole(shots: Sequence[Shot]) -> Sample:
 
 
 def _batches(count: int, together: int) -> tuple[str, ...]:
-    """Decisions for batches of so many, of which the last one may be smaller."""
+    """The decisions for batches of `together` checkpoints; the last batch may have fewer."""
     found: list[str] = []
     while len(found) < count:
         batch = min(max(1, together), count - len(found))
@@ -303,7 +303,8 @@ class Ensemble:
         """Records the first shot, measures the codec, and takes the other shots in all ways.
 
         Raises:
-            Error: the codec cannot be had, or there is no plan for the profile.
+            Error: the codec is not installed here or refuses the arrays; or the profile cannot be
+                planned, as where a checkpoint is larger than the cache.
         """
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "run.json"

@@ -23,9 +23,10 @@ __all__ = ["Form", "Grid", "Place", "as_array", "decoded", "encoded", "on_stream
 
 
 class Place(NamedTuple):
-    """A library of arrays and the number of its GPU, as `unspool._arrays.allocate` takes them."""
+    """The module of a library of arrays, such as `"torch"`, and the number of its GPU, as
+    `unspool._arrays.allocate` takes them."""
 
-    library: str
+    module: str
     device: int | None
 
 
@@ -116,7 +117,7 @@ class Form:
 
 def encoded(array: Any, form: Form, place: Place) -> Iterator[Any]:
     """The arrays of whole numbers of an array of this form; nothing is shared with it."""
-    library, grid = place.library, form.grid
+    library, grid = place.module, form.grid
     xp, whole = _namespace(library), _dtype(library, form.whole)
     for part in (array.real, array.imag) if form.dtype.startswith("complex") else (array,):
         # An array without dimensions would come out of arithmetic as a number.
@@ -141,7 +142,7 @@ def encoded(array: Any, form: Form, place: Place) -> Iterator[Any]:
 
 def decoded(numbers: list[Any], form: Form, place: Place) -> Any:
     """A new array of this form: what the whole numbers were made of, within its bound."""
-    library, grid = place.library, form.grid
+    library, grid = place.module, form.grid
     xp, real = _namespace(library), _dtype(library, form.real)
     parts = []
     for at in range(0, len(numbers), 2 if grid else 1):
@@ -207,7 +208,7 @@ def on_stream(stream: Any, places: tuple[Place, ...]) -> Iterator[int | None]:
     Raises:
         ArrayError: the arrays are on several GPUs or of several libraries there.
     """
-    gpus = {place for place in places if place.library != "jax" and place.device is not None}
+    gpus = {place for place in places if place.module != "jax" and place.device is not None}
     if len(gpus) > 1:
         raise ArrayError(f"The arrays of one save have to be on one GPU, of one library: {gpus}.")
     if not gpus:

@@ -147,7 +147,7 @@ class IncrementalSpool:
                 places[layout.names.index(name)] = place_of(target)
             with on_stream(stream, tuple(places)) as handle:
                 for name, value in self._values(state, tuple(places), handle, set(targets)):
-                    if place_of(targets[name]).library == "torch":
+                    if place_of(targets[name]).module == "torch":
                         targets[name].copy_(value)
                     else:
                         targets[name][...] = value

@@ -18,6 +18,7 @@ import os
 import threading
 import time
 import warnings
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,8 @@ class Watch:
         self._layouts: list[Layout] = []
         self._unknown: dict[int, int] = {}
         self._computed = 0.0
+        #: Seconds of computing up to each recorded checkpoint.
+        self._then = list(accumulate(one.interval for one in known.checkpoints)) if known else []
         self._resumed = time.perf_counter()
         #: When the save of this thread began, and the stalls before it.
         self._mine = threading.local()
@@ -221,15 +224,14 @@ class Watch:
         if row.raw != known.raw:
             return self._drop(f"checkpoint {number} has {row.raw} bytes, and had {known.raw}")
         if number + 1 >= PACE_FROM and self._out_of_pace(number):
-            then = sum(one.interval for one in self._known.checkpoints[: number + 1])
             self._drop(
                 f"the first {number + 1} checkpoints came within {self._computed:.3g} s of "
-                f"computing, and did within {then:.3g} s"
+                f"computing, and did within {self._then[number]:.3g} s"
             )
 
     def _out_of_pace(self, number: int) -> bool:
         assert self._known is not None
-        then = sum(one.interval for one in self._known.checkpoints[: number + 1])
+        then = self._then[number]
         if self._known.on.startswith("cuda") and self._computed < then:
             # The host only enqueues: that it is ahead says nothing of when states are there.
             return False

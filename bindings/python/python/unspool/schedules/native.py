@@ -210,7 +210,8 @@ class MultiLevel(_Made):
         step_seconds: how long one step of the forward pass takes.
 
     Raises:
-        ScheduleError: there are no steps, no tiers, no slots, or a cost is not a time.
+        ScheduleError: the number of steps, of tiers or of slots is 0; or a cost is not a number of
+            seconds.
     """
 
     steps: int = field(kw_only=False)
