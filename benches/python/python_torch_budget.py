@@ -180,6 +180,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--batch", type=int, help="sequences in a batch")
     parser.add_argument("--steps", type=int, default=5, help="that are timed")
+    parser.add_argument("--parts", type=int, nargs="+", default=PARTS, help="of 24: the budgets")
+    parser.add_argument("--ours", action="store_true", help="only beside all kept")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     options = parser.parse_args()
     bench = Bench(options)
@@ -188,14 +190,16 @@ def main() -> None:
     print(f"batch {tuple(bench.x.shape)} of {bench.x.dtype}: {size(bench.total)} saved")
     print("milliseconds a step" + (" (GiB at most)" if bench.device.type == "cuda" else ""))
     kept = bench.run("all kept", None, nullcontext)
-    bench.net.repeat = True
-    repeated = bench.run("checkpoint", None, nullcontext)
-    bench.net.repeat = False
-    pinned = bench.device.type == "cuda"
-    moved = bench.run("save_on_cpu", None, lambda: save_on_cpu(pin_memory=pinned))
+    repeated = moved = "-"
+    if not options.ours:
+        bench.net.repeat = True
+        repeated = bench.run("checkpoint", None, nullcontext)
+        bench.net.repeat = False
+        pinned = bench.device.type == "cuda"
+        moved = bench.run("save_on_cpu", None, lambda: save_on_cpu(pin_memory=pinned))
     head = ("budget", "all kept", "checkpoint", "save_on_cpu", "offload", "budget", "expected")
     print(" ".join(f"{each:>16}" for each in head), " chosen")
-    for part in PARTS:
+    for part in options.parts:
         # What is kept takes a little more than its bytes, since memory is given in blocks: where
         # all of it is to fit, the budget has 2 % more.
         limit = bench.total * part // 24 + (bench.total // 50 if part == 24 else 0)

@@ -219,12 +219,29 @@ def on_stream(stream: Any, places: tuple[Place, ...]) -> Iterator[int | None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context((cuda.Device if library == "cupy" else cuda.device)(device))
         if stream is not None:
-            given = cuda.ExternalStream(_handle(stream))
-            stack.enter_context(given if library == "cupy" else cuda.stream(given))
+            handle = _handle(stream)
+            if library == "cupy":
+                made = getattr(cuda.Stream, "from_external", None)
+                # CuPy before 14 has the older name alone, which newer ones warn of.
+                given = cuda.ExternalStream(handle) if made is None else made(_Foreign(handle))
+                stack.enter_context(given)
+            else:
+                stack.enter_context(cuda.stream(cuda.ExternalStream(handle)))
         if library == "cupy":
             yield cuda.get_current_stream().ptr
         else:
             yield cuda.current_stream().cuda_stream
+
+
+class _Foreign:
+    """A stream that something else owns, in the protocol of CUDA's packages for Python."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """The version of the protocol, and the handle."""
+        return 0, self._handle
 
 
 def _handle(stream: Any) -> int:

@@ -120,7 +120,7 @@ class Watch:
 
     def _most_together(self, known: Profile, spool: Any) -> int:
         """How many checkpoints a spool can hold: those of a GPU whose memory is its first tier."""
-        tiers = spool.stats().tiers
+        tiers = spool._stats().tiers
         if not spool.on.startswith("cuda") or tiers[0].name != "device":
             return 1
         largest = max(one.raw for one in known.checkpoints)
@@ -135,7 +135,7 @@ class Watch:
                 self._follow(self._known, spool)
         number, plan = len(self._rows), self.plan
         if self.records:
-            self._mine.stalled = spool.stats().save_stall_seconds
+            self._mine.stalled = spool._stats().save_stall_seconds
         if plan is None:
             return None
         if number >= len(plan.best.decisions):
@@ -146,7 +146,7 @@ class Watch:
     def after_save(self, spool: Any, version: int) -> None:
         """Notes what was saved."""
         end, begin = time.perf_counter(), self._mine.begin
-        stalled = spool.stats().save_stall_seconds - self._mine.stalled if self.records else 0.0
+        stalled = spool._stats().save_stall_seconds - self._mine.stalled if self.records else 0.0
         layout, raw = _layout_of(spool, version)
         with self._lock:
             number = len(self._rows)
@@ -277,12 +277,12 @@ def _words(layout: Layout) -> str:
 
 def _cache(spool: Any) -> int:
     """Bytes of the fastest tier."""
-    return int(spool.stats().tiers[0].capacity or 0)
+    return int(spool._stats().tiers[0].capacity or 0)
 
 
 def _link(spool: Any) -> Rate | None:
     """From the fastest tier to the next one, as the spool saw it."""
-    links = spool.stats().links
+    links = spool._stats().links
     flushed = links[0].flush if links else None
     if flushed is None or not flushed.transfers or flushed.bytes_per_second < 1:
         return None

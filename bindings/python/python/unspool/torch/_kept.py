@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from unspool.errors import Error
 
 from ._changed import Held
 from ._entry import Entry, movable
@@ -40,6 +41,11 @@ STAGE = 64 << 20
 
 #: The part of a budget in which tensors of a GPU are held while they leave.
 LEAVING = 8
+
+
+def reads_ahead(device: torch.device) -> bool:
+    """Whether copies back are made beside computing, so that those to come may begin early."""
+    return device.type == "cuda"
 
 
 def own_spool(place: torch.device) -> Any:
@@ -77,11 +83,14 @@ class Kept:
         self._newest: dict[int, int] = {}
         self._dead: deque[tuple[int, int, int, int | None]] = deque()
         # By their numbers in the step: the order in which entries were wanted back, in this step
-        # and in the one before; and those that were moved and not announced.
+        # and in the one before, and which of them came back before they were wanted.
         self._numbers = 0
         self._wanted: list[int] = []
         self._learned: dict[int, int] = {}
+        self._early: set[int] = set()
+        # What was moved since something was last wanted, and what will be wanted next.
         self._moved: list[weakref.ref[Entry]] = []
+        self._ahead: deque[weakref.ref[Entry]] = deque()
 
     # What autograd calls.
 
@@ -108,14 +117,22 @@ class Kept:
 
     def take(self, entry: Entry, place: int) -> torch.Tensor:
         """A tensor that was saved."""
+        if self._moved:
+            self._sort_moved(entry)
         tensor = entry.at_once(place)
-        if tensor is not None:
-            return tensor
-        with entry.lock:
-            if entry.away():
-                self._come_back(entry)
-            tensor = entry.get(place)
-        self._settle(entry)
+        if tensor is None:
+            with entry.lock:
+                if entry.away():
+                    # What is away has left by now: its memory is for what comes back.
+                    self._lanes.make_room(0)
+                    self._come_back(entry)
+                    self._want(entry)
+                elif entry.number in self._early:
+                    self._want(entry)
+                tensor = entry.get(place)
+            self._settle(entry)
+        if self._ahead:
+            self._read_ahead(entry.device)
         return tensor
 
     # Steps.
@@ -127,6 +144,8 @@ class Kept:
                 if self._wanted:
                     self._learned = {each: turn for turn, each in enumerate(self._wanted)}
                 self._wanted, self._moved, self._numbers = [], [], 0
+                self._ahead.clear()
+                self._early.clear()
         self._lanes.make_room(self._leaving if self._live else 0)
 
     def leave(self) -> None:
@@ -226,31 +245,68 @@ class Kept:
         gpus = [entry.device for entry in alive if entry.device.type == "cuda"]
         return own_spool(gpus[0] if gpus else torch.device("cpu"))
 
-    def _come_back(self, entry: Entry) -> None:
-        self._announce(entry)
-        # What is away has left by now: its memory is for what comes back.
-        self._lanes.make_room(0)
-        entry.restore(self.spool)
+    def _come_back(self, entry: Entry, lanes: Lanes | None = None) -> None:
+        entry.restore(self.spool, lanes)
         with self.lock:
-            # A graph that is gone back through again and again says nothing new.
-            if len(self._wanted) < self._numbers:
-                self._wanted.append(entry.number)
             if entry.turn not in self._order:
                 self._keep(entry)
 
-    def _announce(self, entry: Entry) -> None:
+    def _want(self, entry: Entry) -> None:
+        with self.lock:
+            self._early.discard(entry.number)
+            # A graph that is gone back through again and again says nothing new.
+            if len(self._wanted) < self._numbers:
+                self._wanted.append(entry.number)
+
+    # What will be wanted next.
+
+    def _read_ahead(self, device: torch.device) -> None:
+        """Begins to bring back what will be wanted next, as far as the budget has room."""
+        if not reads_ahead(device) or self._lanes.gives(self.spool, device):
+            self._ahead.clear()
+        while self._ahead:
+            self._bury()
+            entry = self._next()
+            if entry is None:
+                return
+            try:
+                if entry.away():
+                    self._lanes.make_room(max(0, self.budget - self.bytes - entry.nbytes))
+                    self._come_back(entry, self._lanes)
+                    self._early.add(entry.number)
+            except (Error, RuntimeError):
+                # When it is wanted, it says why it cannot come.
+                return
+            finally:
+                entry.lock.release()
+
+    def _sort_moved(self, entry: Entry) -> None:
         """Says what will be wanted after this entry: as in the last step, or the newest first."""
         if self._announces is None:
             self._announces = len(self.spool.stats().tiers) > 1
         with self.lock:
-            moved, self._moved = self._moved, []
-        if not self._announces or not moved:
-            return
-        alive = [
-            each for each in (reference() for reference in moved) if each and each is not entry
-        ]
-        alive.sort(key=lambda each: (self._learned.get(each.number, math.inf), -each.number))
-        self.spool.expect([each.version for each in alive if each.version is not None])
+            found = [reference() for reference in (*self._ahead, *self._moved)]
+            self._moved = []
+            alive = [each for each in found if each is not None and each is not entry]
+            alive.sort(key=lambda each: (self._learned.get(each.number, math.inf), -each.number))
+            self._ahead = deque(weakref.ref(each) for each in alive)
+        if self._announces and alive:
+            self.spool.expect([each.version for each in alive if each.version is not None])
+
+    def _next(self) -> Entry | None:
+        """The entry that is wanted next and fits into the budget, with its lock taken."""
+        with self.lock:
+            while self._ahead:
+                entry = self._ahead[0]()
+                if entry is not None and entry.version is not None:
+                    if self.bytes + entry.nbytes > self.budget - self._leaving:
+                        return None
+                    if entry.lock.acquire(blocking=False):
+                        self._ahead.popleft()
+                        return entry
+                # It is gone, or somebody brings it back.
+                self._ahead.popleft()
+        return None
 
     def __del__(self) -> None:
         if getattr(self, "_own", False) and self._spool is not None:
