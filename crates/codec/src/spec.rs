@@ -103,8 +103,8 @@ impl Spec {
         lossy_format || matches!(self, Spec::Bounded(_) | Spec::Zfp(_))
     }
 
-    /// Whether what it does to a value depends on the rest of the array: a bound that depends on the
-    /// values, and zfp, which transforms blocks of neighbours.
+    /// Whether what it does to a value depends on the rest of the array: a bound that depends on
+    /// the values, and zfp, which transforms blocks of neighbours.
     #[must_use]
     pub fn depends_on_array(&self) -> bool {
         match self {

@@ -16,9 +16,10 @@ from unspool.errors import OptionError
 
 __all__ = ["Loop", "forget", "loop_of", "tie"]
 
-#: The most bytes of states that are saved together: beyond, copying them takes longer than a call.
-TOGETHER = 1 << 20
-#: What part of a tier in memory they may take: several are on their way at once.
+#: The most bytes of several states that are saved together. Each state is copied once more for it:
+#: on the host that is worth a call only while they stay in a processor's cache.
+TOGETHER = {"cpu": 256 << 10, "gpu": 1 << 20}
+#: What part of the smallest tier they may take: several are on their way at once.
 PART = 16
 
 _lock = threading.Lock()
@@ -81,7 +82,8 @@ def loop_of(call: str, spool: Any, budget: Any, codec: Any) -> Loop:
 def _together(spools: list[Spool]) -> int:
     """The most bytes that are saved together, so that the smallest tier has room for several."""
     tiers = [tier for spool in spools for tier in spool.stats().tiers]
-    return min([TOGETHER, *(tier.capacity // PART for tier in tiers if tier.capacity)])
+    most = TOGETHER.get(jax.default_backend(), 0)
+    return min([most, *(tier.capacity // PART for tier in tiers if tier.capacity is not None)])
 
 
 def _given(call: str, spool: Any) -> list[Spool]:

@@ -32,7 +32,8 @@ def while_loop(
 
     The number of steps may depend on the data and need not be known or bounded: in a forward pass
     whose gradient is taken, the carry before each step (with `every`, before each `every`-th) is
-    saved, and the backward pass takes as many steps as the forward pass has taken.
+    saved, and the backward pass takes as many steps as the forward pass has taken. With `every=1`,
+    small states are saved together as by `scan`; the last block is as large as the others.
 
     Arguments:
         cond: `cond(carry)` says whether another step is taken.
@@ -141,7 +142,8 @@ def _refuse_uneven(steps: _Steps, consts: Any, carry: Any) -> None:
 
 
 def _size(steps: _Steps, states: States) -> int:
-    """The number of steps between two saves: of one segment, or of all states of a block."""
+    """The number of steps between two saves: those of a segment, or those whose states are saved
+    together."""
     most = states.most if steps.max_steps is None else min(states.most, steps.max_steps)
     return steps.every if steps.every > 1 else max(most, 1)
 
