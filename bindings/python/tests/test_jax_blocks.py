@@ -107,10 +107,11 @@ def test_while_loop_saves_blocks(spool: unspool.Spool, steps: int, most: int | N
     weight, start, _ = whole_numbers(1)
     found = jax.jit(jax.grad(last, argnums=(0, 1)))(weight, start)
     assert same(found, jax.jit(jax.grad(plain, argnums=(0, 1)))(weight, start))
-    # Blocks have room for all of their states, the last one too. A state is six numbers and one.
-    saves, size = -(-taken // min(most or 8, 8)), min(most or 8, 8)
-    stats = spool.stats()
-    assert (stats.saves, stats.saved_bytes) == (saves, saves * size * (start.nbytes + 4))
+    size, stats = min(most or 8, 8), spool.stats()
+    assert stats.saves == -(-taken // size)
+    # Blocks have room for all of their states, the last one too. Arrays begin at multiples of 64.
+    padding = stats.saved_bytes - stats.saves * size * (start.nbytes + 4)
+    assert 0 <= padding <= stats.saves * 128
 
 
 def steps_of(scan: Any, items: int, steps: int = 16) -> Any:

@@ -502,21 +502,22 @@ taken = lambda scan: jax.jit(jax.grad(partial(total, scan), argnums=(0, 1)))(WEI
 assert close(taken(ours), taken(jax.lax.scan))
 assert spool.stats().saves == 2 * BLOCKS and len(spool) == 0
 
-def longer(vary, weight, lanes):
+def longer(vary, weight, lanes, every=3):
     def part(weight, lane):
         weight = jax.lax.pcast(weight, ("d",), to="varying") if vary else weight
         step = lambda u: u * (1.1 + 0.1 * jnp.cos(u * weight))
         going = lambda u: jnp.abs(u).sum() < 30.0
-        u = unspool.jax.while_loop(going, step, lane[0], spool=spool, every=3)
+        u = unspool.jax.while_loop(going, step, lane[0], spool=spool, every=every)
         return (u**2).sum()[None]
 
     specs = {"mesh": mesh, "in_specs": (P(), P("d")), "out_specs": P("d")}
     return jax.shard_map(part, **specs)(weight, lanes).sum()
 
 uneven = jnp.stack([START, 0.1 * START])
-found = jax.jit(jax.grad(partial(longer, True)))(WEIGHT, uneven)
 each = [doubled(WEIGHT, lane) for lane in uneven]
-assert close(found, each[0] + each[1], 1e-5) and len(spool) == 0
+for every in (1, 3):
+    found = jax.jit(jax.grad(partial(longer, True, every=every)))(WEIGHT, uneven)
+    assert close(found, each[0] + each[1], 1e-5) and len(spool) == 0
 try:
     jax.jit(jax.grad(partial(longer, False)))(WEIGHT, uneven)
 except unspool.errors.OptionError as error:

@@ -47,7 +47,7 @@ pub fn find(number: i64) -> Result<Arc<Loop>, Error> {
 }
 
 impl Loop {
-    /// Whether what a codec does to a value depends on the state that it is of.
+    /// Whether what a codec does to a value depends on the rest of its state.
     pub fn depends_on_states(&self) -> bool {
         match &self.codec {
             Some(codec) => codec.depend_on_regions(),

@@ -47,7 +47,8 @@ pub fn jax_loop(spools: Vec<Bound<'_, Spool>>, codec: Option<&Bound<'_, PyAny>>)
     Ok(loops::remember(&fronts, codec))
 }
 
-/// Whether states of a loop may be saved as one array: what is then the array's is the state's too.
+/// Whether states of a loop may be saved as one array: no codec of the loop does to a value what
+/// depends on the rest of its array.
 #[pyfunction]
 pub fn jax_may_join(py: Python<'_>, number: i64) -> PyResult<bool> {
     let found = loops::find(number).map_err(|error| errors::from_spool(py, &error, None))?;
