@@ -33,6 +33,8 @@ from unspool.advising import Meter
 
 GIB = 1 << 30
 ARRAYS = 16
+#: Seconds of computing before anything counts: clocks and temperatures settle.
+WARM = 10.0
 IDLE = 3.0
 
 
@@ -120,17 +122,10 @@ class Job:
 
     def interval(self, checkpoints: unspool.Checkpointer, meter: Meter, number: int) -> None:
         """Computes, and saves a checkpoint at the end."""
-        left = self.steps
-        # Long blocks: what a GPU takes between two of them, while counters are read, is in none.
-        if checkpoints.spool.stats().unflushed > 0:
-            with meter.during("save"):
-                while left and checkpoints.spool.stats().unflushed > 0:
-                    self.work.step(self.per_step)
-                    left -= 1
-        if left:
-            with meter.during("app"):
-                for _ in range(left):
-                    self.work.step(self.per_step)
+        for _ in range(self.steps):
+            beside = checkpoints.spool.stats().unflushed > 0
+            with meter.during("save" if beside else "app"):
+                self.work.step(self.per_step)
         with meter.during("save"):
             checkpoints.save(number, **self.work.state)
             if self.blocking:
@@ -181,9 +176,9 @@ def counter_of(device: str) -> Callable[[], float]:
     return joules
 
 
-def paced(work: Any, warm: float) -> int:
+def paced(work: Any) -> int:
     """How often to repeat the product for a step of about a quarter of a second, when warm."""
-    end, count, rate = time.perf_counter() + warm, 1, 0.0
+    end, count, rate = time.perf_counter() + WARM, 1, 0.0
     while time.perf_counter() < end:
         begin = time.perf_counter()
         work.step(count)
@@ -202,9 +197,6 @@ def main() -> None:
     parser.add_argument("--fit", type=int, default=3, help="of them, those that are fitted on")
     parser.add_argument("--steps", type=int, default=14, help="of 0.25 s, before each")
     parser.add_argument("--restarts", type=int, default=2)
-    parser.add_argument(
-        "--warm", type=float, default=30, help="seconds of computing before: a cold GPU takes less"
-    )
     parser.add_argument("--dir", type=Path, default=None, help="where checkpoints go")
     given = parser.parse_args()
     begin = time.perf_counter()
@@ -225,7 +217,7 @@ def main() -> None:
         asked.append(time.perf_counter() - begin)
     print(f"counters found in {loaded * 1e3:.1f} ms, stats() in {statistics.median(asked):.1e} s")
     print(f"{size / GIB:.2f} GiB on {given.device}; at rest {idle.power.app:.0f} W")
-    per_step = paced(work, given.warm)
+    per_step = paced(work)
     heads = f"{'watts: app':>28}{'save':>8}{'restore':>8}"
     print(f"{heads}{'J predicted':>11}{'counted':>10}{'off':>9}{'timed':>9}{'s pred.':>9}{'s':>8}")
     for codec in given.codec:
