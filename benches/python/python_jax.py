@@ -1,10 +1,10 @@
 """What a step of a loop of JAX costs in a forward and a backward pass: microseconds a step.
 
 The gradient of a loop whose state is small, so that the calls themselves are what is measured: as
-JAX takes it, with `jax.checkpoint` on the step, and through a spool. All of them are measured in
-turns in the same run, on the first GPU where JAX has one; the best of several rounds counts, of the
-time that passed and of that of the processors, workers included. Run it with the package and JAX
-installed:
+JAX takes it, with `jax.checkpoint` on the step, and through a spool: as it is, with each state
+saved alone, and with one state in ten. All of them are measured in turns in the same run, on the
+first GPU where JAX has one; the best of several rounds counts, of the time that passed and of that
+of the processors, workers included. Run it with the package and JAX installed:
 
     python benches/python/python_jax.py [--quick]
 """
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest import mock
 
 # JAX would take most of a GPU's memory for itself.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -25,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import unspool
 import unspool.jax
+from unspool.jax import _states
 
 #: In KiB.
 SIZES = [32, 1024]
@@ -48,6 +50,12 @@ def gradient(scan: Callable[..., Any]) -> Any:
 def checkpointed(f: Any, init: Any, xs: Any) -> Any:
     """`jax.lax.scan` that keeps the carry of each step, as a loop through a spool does."""
     return jax.lax.scan(jax.checkpoint(f), init, xs)
+
+
+def alone(*arguments: Any, **options: Any) -> Any:
+    """`unspool.jax.scan` with blocks of one state."""
+    with mock.patch.object(_states, "MOST", 1):
+        return unspool.jax.scan(*arguments, **options)
 
 
 def timed(action: Callable[[], object]) -> tuple[float, float]:
@@ -77,6 +85,7 @@ def table(kibibytes: int, steps: int, rounds: int, place: str) -> None:
             "jax.lax.scan": gradient(jax.lax.scan),
             "jax.checkpoint on the step": gradient(checkpointed),
             "unspool.jax.scan": gradient(partial(unspool.jax.scan, spool=spool)),
+            "  each state alone": gradient(partial(alone, spool=spool)),
             "unspool.jax.scan, every=10": gradient(
                 partial(unspool.jax.scan, spool=spool, every=10)
             ),

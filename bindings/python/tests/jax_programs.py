@@ -15,6 +15,8 @@ Scan = Callable[..., Any]
 WEIGHT = jnp.linspace(0.1, 0.9, 6)
 START = jnp.cos(jnp.arange(6.0))
 ROWS = jnp.linspace(-1.0, 1.0, 13)
+#: What is saved of the small states of as many steps: a block of 8 and one of 5.
+BLOCKS = 2
 
 
 def wave(scan: Scan, weight: Any, start: Any, rows: Any) -> Any:

@@ -103,6 +103,17 @@ impl Spec {
         lossy_format || matches!(self, Spec::Bounded(_) | Spec::Zfp(_))
     }
 
+    /// Whether what it does to a value depends on the rest of the array: a bound that depends on
+    /// the values, and zfp, which transforms blocks of neighbours.
+    #[must_use]
+    pub fn depends_on_array(&self) -> bool {
+        match self {
+            Spec::Raw | Spec::Auto | Spec::Lossless | Spec::NvComp(_) => false,
+            Spec::Bounded(bound) => bound.depends_on_values(),
+            Spec::Zfp(_) => true,
+        }
+    }
+
     /// Whether only a GPU encodes and decodes with it.
     #[must_use]
     pub fn needs_gpu(&self) -> bool {
@@ -216,6 +227,27 @@ mod tests {
         for zfp in [Zfp::Rate(0.0), Zfp::Precision(0), Zfp::Tolerance(-1.0)] {
             assert!(Spec::Zfp(zfp).check().is_err(), "{zfp:?}");
         }
+    }
+
+    #[test]
+    fn what_depends_on_the_array_is_relative_or_of_zfp() {
+        let alone = [
+            Spec::Raw,
+            Spec::Auto,
+            Spec::Lossless,
+            Spec::Bounded(Bound::Absolute(1e-3)),
+            Spec::Bounded(Bound::Pointwise { bound: 1e-3, floor: 0.0 }),
+            Spec::NvComp(NvComp::BitcompLossy(1e-3)),
+        ];
+        let together = [
+            Spec::Bounded(Bound::Range(1e-3)),
+            Spec::Bounded(Bound::Rms(1e-3)),
+            Spec::Bounded(Bound::Psnr(80.0)),
+            Spec::Bounded(Bound::L2(1e-3)),
+            Spec::Zfp(Zfp::Rate(8.0)),
+        ];
+        assert_eq!(alone.map(|spec| spec.depends_on_array()), [false; 6]);
+        assert_eq!(together.map(|spec| spec.depends_on_array()), [true; 5]);
     }
 
     #[test]

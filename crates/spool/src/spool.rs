@@ -99,7 +99,7 @@ impl Spool {
         regions: Vec<RegionSpec>,
         wait: &Wait<'_>,
     ) -> Result<SaveTicket, Error> {
-        self.save_as(version, regions, &self.shared().settings.codec, wait)
+        self.save_as(version, regions, self.codecs(), wait)
     }
 
     /// As [`save`](Self::save), with these codecs.
@@ -118,12 +118,18 @@ impl Spool {
         crate::save::save_as(self.shared(), version, regions, codecs, wait)
     }
 
+    /// The codecs of the settings.
+    #[must_use]
+    pub fn codecs(&self) -> &Codecs {
+        &self.shared.settings.codec
+    }
+
     /// Whether the memory of `array` can be its copy in the device tier, as
     /// [`save_given`](Self::save_given) has it: a dense array on the GPU of that tier, which
     /// `codecs`, or else those of the settings, keep as it is.
     #[must_use]
     pub fn takes(&self, array: &DeviceArray, codecs: Option<&Codecs>) -> bool {
-        crate::save::takes(&self.shared, array, codecs.unwrap_or(&self.shared.settings.codec))
+        crate::save::takes(&self.shared, array, codecs.unwrap_or_else(|| self.codecs()))
     }
 
     /// Saves one array that the spool [`takes`](Self::takes), and whose memory is `given`: no copy
@@ -157,7 +163,7 @@ impl Spool {
         version: i64,
         regions: Vec<RegionSpec>,
     ) -> Result<Checkpoint<'a>, Error> {
-        self.checkpoint_as(version, regions, &self.shared().settings.codec)
+        self.checkpoint_as(version, regions, self.codecs())
     }
 
     /// As [`checkpoint`](Self::checkpoint), with these codecs.

@@ -47,6 +47,17 @@ pub fn find(number: i64) -> Result<Arc<Loop>, Error> {
 }
 
 impl Loop {
+    /// Whether what a codec does to a value depends on the rest of its state.
+    pub fn depends_on_states(&self) -> bool {
+        match &self.codec {
+            Some(codec) => codec.depend_on_regions(),
+            None => {
+                let mut fronts = self.fronts.iter().filter_map(Weak::upgrade);
+                fronts.any(|front| front.spool().codecs().depend_on_regions())
+            }
+        }
+    }
+
     /// The spool for arrays of GPU `device`, or of the host.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use crate::codecs;
+use crate::errors;
 use crate::panics::guarded;
 use crate::spool::Spool;
 
@@ -26,6 +27,7 @@ use crate::spool::Spool;
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(jax_handlers, m)?)?;
     m.add_function(wrap_pyfunction!(jax_loop, m)?)?;
+    m.add_function(wrap_pyfunction!(jax_may_join, m)?)?;
     m.add_function(wrap_pyfunction!(jax_forget, m)?)?;
     m.add_function(wrap_pyfunction!(jax_drop, m)?)
 }
@@ -43,6 +45,14 @@ pub fn jax_loop(spools: Vec<Bound<'_, Spool>>, codec: Option<&Bound<'_, PyAny>>)
     let codec = codec.map(|codec| codecs::codecs(codec, "unspool.jax(codec=...)")).transpose()?;
     let fronts: Vec<Arc<_>> = spools.iter().map(|spool| spool.get().shared_front()).collect();
     Ok(loops::remember(&fronts, codec))
+}
+
+/// Whether states of a loop may be saved as one array: no codec of the loop does to a value what
+/// depends on the rest of its array.
+#[pyfunction]
+pub fn jax_may_join(py: Python<'_>, number: i64) -> PyResult<bool> {
+    let found = loops::find(number).map_err(|error| errors::from_spool(py, &error, None))?;
+    Ok(!found.depends_on_states())
 }
 
 /// Discards what forward passes have saved and no backward pass has begun to read, in one spool or

@@ -43,7 +43,7 @@ def test_gradients_are_those_of_the_recursive_adjoint(saveat: Any) -> None:
             found = gradients(SpoolAdjoint(spool, every=every), saveat, most)
             for one, other in zip(found, expected, strict=True):
                 assert jnp.allclose(one, other, rtol=1e-5)
-        assert spool.stats().saves > 50 and len(spool) == 0
+        assert spool.stats().saves >= 10 and len(spool) == 0
 
 
 def test_its_own_adjoint_refuses_an_unknown_number_of_steps() -> None:

@@ -29,6 +29,12 @@ impl Codecs {
         self.specs().all(|spec| spec == Spec::Raw)
     }
 
+    /// Whether what one of them does to a value depends on the rest of its region.
+    #[must_use]
+    pub fn depend_on_regions(&self) -> bool {
+        self.specs().any(|spec| spec.depends_on_array())
+    }
+
     /// Every codec that is asked for.
     pub(crate) fn specs(&self) -> impl Iterator<Item = Spec> {
         std::iter::once(self.default).chain(self.by_region.values().copied())
@@ -105,6 +111,15 @@ mod tests {
         }
         let bounded = Codecs::all(Spec::Bounded(Bound::Absolute(1e-3)));
         assert_ne!(bounded.of(&region("u", Dtype::Complex64)).unwrap(), Spec::Lossless);
+    }
+
+    #[test]
+    fn one_codec_of_many_that_depends_on_its_region_counts() {
+        let range = Spec::Bounded(Bound::Range(1e-3));
+        let by_region = BTreeMap::from([("k".to_owned(), range)]);
+        assert!(Codecs { by_region, ..Codecs::default() }.depend_on_regions());
+        assert!(Codecs::all(range).depend_on_regions());
+        assert!(!Codecs::all(Spec::Lossless).depend_on_regions());
     }
 
     #[test]

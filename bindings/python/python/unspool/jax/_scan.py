@@ -11,7 +11,7 @@ from jax import lax, tree_util
 from unspool.errors import OptionError
 
 from ._closures import Carry, Function
-from ._spools import loop_of
+from ._spools import Loop, loop_of
 from ._states import States, pulled, spread, zeros
 
 __all__ = ["scan"]
@@ -38,6 +38,10 @@ def scan(
     again from there, and discards it. The gradients are those of `jax.lax.scan`: of `init`, of
     `xs`, and of everything traced that `f` closes over.
 
+    Small states are saved and restored together, up to eight in a block, as a call costs more than
+    copying them. XLA holds one block beside the loop: at most 256 KiB on the host and 1 MiB on a
+    GPU, and as many times more as `jax.vmap` has lanes.
+
     Arguments:
         f: `f(carry, x)` returns `(carry, y)`.
         init: the first carry: a pytree. Of what is not an array, nothing is saved.
@@ -53,7 +57,8 @@ def scan(
         reverse: as in `jax.lax.scan`.
         unroll: as in `jax.lax.scan`.
         codec: of the states, as in `Spool`. With a bound, gradients are those of a trajectory
-            nearby.
+            nearby. Each state is saved alone where what the codec does to a value depends on the
+            rest of its array: zfp, and bounds of the range, the RMS, the PSNR and the L2 norm.
 
     Returns:
         The last carry, and the outputs stacked, as `jax.lax.scan`.
@@ -64,9 +69,9 @@ def scan(
             `jax.shard_map`, lanes of `jax.vmap` with different numbers of steps.
         jax.errors.JaxRuntimeError: when it runs: what `Spool.save` and `Spool.restore` raise.
     """
-    number = loop_of("scan", spool, budget, codec)
+    loop = loop_of("scan", spool, budget, codec)
     steps = _Steps(f, init, xs, length, every=every, reverse=bool(reverse), unroll=unroll)
-    carry, ys = _differentiable(steps, number)(steps.step.consts, steps.carry.leaves, steps.xs)
+    carry, ys = _differentiable(steps, loop)(steps.step.consts, steps.carry.leaves, steps.xs)
     return steps.carry.whole(carry), tree_util.tree_unflatten(steps.outputs, ys)
 
 
@@ -91,7 +96,10 @@ class _Steps:
         leaves, tree = tree_util.tree_flatten(xs)
         self.xs = [jnp.asarray(leaf) for leaf in leaves]
         self.length = _length(self.xs, length)
-        self.every, self.reverse, self.unroll = every, reverse, unroll
+        self.every, self.reverse = every, reverse
+        # All steps at once, as `jax.lax.scan` has it.
+        whole = unroll is True or (unroll == 0 and unroll is not False)
+        self.unroll = max(self.length, 1) if whole else int(unroll)
         self.carry = Carry("scan", init)
 
         def of_leaves(carry: Sequence[Any], x: Sequence[Any]) -> Any:
@@ -110,46 +118,77 @@ class _Steps:
         self.carry.check(self.step.avals[: len(self.carry.leaves)])
         self.outputs = self.step.tree.children()[1]
 
+    def segments(self, length: int) -> int:
+        """The number of states before `length` steps."""
+        return -(-length // self.every)
+
     def run(self, consts: Any, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:
-        """Takes steps, as `jax.lax.scan` does."""
+        """Takes steps, as `jax.lax.scan` does: the carry after them, and their outputs."""
 
         def body(carry: Any, x: Any) -> tuple[Any, Any]:
-            return self._divided(self.step(consts, *carry, *x))
+            flat = self.step(consts, *carry, *x)
+            return flat[: len(carry)], flat[len(carry) :]
 
-        unroll = min(self.unroll, length) if length else 1
-        found = lax.scan(body, list(carry), list(xs), length, reverse=self.reverse, unroll=unroll)
+        return self._loop(body, list(carry), list(xs), length, 1)
+
+    def over(
+        self,
+        body: Callable[..., tuple[Any, Any]],
+        at: Any,
+        rows: Any,
+        length: int,
+        size: int,
+        *,
+        heads: Any = (),
+        back: bool = False,
+    ) -> tuple[Any, Any]:
+        """Takes `length` steps in pieces of `size`, of which the last one may have fewer.
+
+        Arguments:
+            body: takes a piece: `body(at, rows, heads, length)` returns `at` and a list of rows.
+            rows: arrays whose first dimension is that of the steps.
+            heads: arrays whose first dimension is that of the pieces.
+            back: from the last piece to the first.
+        """
+        count, rest = divmod(length, size)
+        rows, of_rest = self._cut(rows, count, size)
+        heads, of_last = self._cut(heads, count, 1)
+        last = None
+        if rest and back:
+            at, last = body(at, of_rest, of_last, rest)
+        whole = lambda at, given: body(at, *given, size)  # noqa: E731
+        at, found = self._loop(whole, at, (rows, heads), count, size, back=back)
+        if rest and not back:
+            at, last = body(at, of_rest, of_last, rest)
+        return at, self._joined(found, last)
+
+    def _loop(
+        self, body: Any, at: Any, rows: Any, count: int, size: int, *, back: bool = False
+    ) -> tuple[Any, Any]:
+        """`jax.lax.scan` over pieces of `size` steps, which is no loop in XLA for a single one."""
+        unroll = min(self.unroll // size or 1, count) if count > 1 else 0
+        found = lax.scan(body, at, rows, count, reverse=self.reverse != back, unroll=unroll)
         return found[0], found[1]
 
-    def piece(self, consts: Any, carry: Any, xs: Any, length: int) -> list[Any]:
-        """The leaves of a carry and of outputs after some steps; of one step without a loop."""
-        if self.every == 1:
-            return self.step(consts, *carry, *xs)
-        carry, ys = self.run(consts, carry, xs, length)
-        return [*carry, *ys]
+    def _cut(self, rows: Any, count: int, size: int) -> tuple[Any, Any]:
+        """Rows as those of `count` pieces of `size`, and those that are left for the last piece."""
 
-    def _divided(self, flat: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """A carry and the rest."""
-        count = len(self.carry.leaves)
-        return list(flat[:count]), list(flat[count:])
+        def whole(leaf: Any) -> Any:
+            chosen = leaf[len(leaf) - count * size :] if self.reverse else leaf[: count * size]
+            return chosen.reshape(count, size, *leaf.shape[1:])
 
-    def cut(self, leaf: Any) -> tuple[Any, Any]:
-        """Rows as those of whole segments, and those of the last one, which has fewer steps."""
-        if self.every == 1:
-            return leaf, leaf[:0]
-        rest = self.length % self.every
-        at = rest if self.reverse else self.length - rest
-        first, second = leaf[:at], leaf[at:]
-        whole, part = (second, first) if self.reverse else (first, second)
-        return whole.reshape(self.length // self.every, self.every, *leaf.shape[1:]), part
+        def rest(leaf: Any) -> Any:
+            return leaf[: len(leaf) - count * size] if self.reverse else leaf[count * size :]
 
-    def joined(self, whole: Any, part: Any = None) -> Any:
-        """The inverse of `cut`; without `part`, where no segment has fewer steps."""
-        if self.every == 1:
+        return tree_util.tree_map(whole, rows), tree_util.tree_map(rest, rows)
+
+    def _joined(self, whole: Any, rest: Any) -> Any:
+        """The inverse of `_cut`; `rest` is None where nothing is left."""
+        whole = [leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]) for leaf in whole]
+        if rest is None:
             return whole
-        whole = whole.reshape(whole.shape[0] * self.every, *whole.shape[2:])
-        if part is None:
-            return whole
-        return jnp.concatenate([part, whole] if self.reverse else [whole, part])
+        pairs = zip(rest, whole, strict=True) if self.reverse else zip(whole, rest, strict=True)
+        return [jnp.concatenate(pair) for pair in pairs]
 
 
 def _row(leaf: Any, length: int) -> Any:
@@ -168,9 +207,9 @@ def _length(leaves: Sequence[Any], length: Any) -> int:
     return found.pop()
 
 
-def _differentiable(steps: _Steps, number: int) -> Callable[..., Any]:
+def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
     """The loop as a function of constants, carry and inputs that has a gradient."""
-    states = States(number, steps.carry.leaves)
+    states = States(loop, steps.carry.leaves)
     run = jax.custom_vjp(lambda consts, carry, xs: steps.run(consts, carry, xs, steps.length))
     run.defvjp(
         lambda consts, carry, xs: _forwards(steps, states, consts, carry, xs),
@@ -181,23 +220,20 @@ def _differentiable(steps: _Steps, number: int) -> Callable[..., Any]:
 
 def _forwards(steps: _Steps, states: States, consts: Any, carry: Any, xs: Any) -> Any:
     """The loop, with its states saved, and what the backward pass needs besides them."""
-    cuts = [steps.cut(leaf) for leaf in xs]
 
-    def body(at: Any, x: Any) -> Any:
+    def segment(carry: Any, x: Any, _: Any, length: int) -> Any:
+        before = [leaf[None] for leaf in carry]
+        carry, ys = steps.run(consts, carry, x, length)
+        return carry, [*before, *ys]
+
+    def block(at: Any, x: Any, _: Any, length: int) -> Any:
         carry, token = at
-        token = states.save(token, carry)
-        carry, ys = steps._divided(steps.piece(consts, carry, x, steps.every))
-        return (carry, token), ys
+        carry, found = steps.over(segment, carry, x, length, steps.every)
+        before, ys = found[: len(carry)], found[len(carry) :]
+        return (carry, states.save(token, before)), ys
 
-    token = states.begin(carry)
-    (carry, token), ys = _over(steps, body, (list(carry), token), [whole for whole, _ in cuts])
-    if rest := steps.length % steps.every:
-        token = states.save(token, carry)
-        found = steps.piece(consts, carry, [part for _, part in cuts], rest)
-        carry, parts = steps._divided(found)
-        ys = [steps.joined(whole, part) for whole, part in zip(ys, parts, strict=True)]
-    else:
-        ys = [steps.joined(whole) for whole in ys]
+    at = (list(carry), states.begin(carry))
+    (carry, token), ys = steps.over(block, at, xs, steps.length, _block(steps, states))
     token, templates = states.end(token, carry)
     return (carry, ys), (token, templates, consts, xs)
 
@@ -205,40 +241,38 @@ def _forwards(steps: _Steps, states: States, consts: Any, carry: Any, xs: Any) -
 def _backwards(steps: _Steps, states: States, kept: Any, given: Any) -> Any:
     """The gradients of constants, carry and inputs."""
     token, templates, consts, xs = kept
-    carry, ys = given
-    cuts = [steps.cut(leaf) for leaf in xs]
     # Of outputs and carry, only what floats has a gradient.
-    wanted = [steps.cut(leaf) for leaf in ys if leaf.dtype != jax.dtypes.float0]
-    gradient = [leaf for leaf in carry if leaf.dtype != jax.dtypes.float0]
-    summed = zeros(consts)
+    gradient, wanted = ([y for y in ys if y.dtype != jax.dtypes.float0] for ys in given)
 
-    def back(at: Any, x: Any, y: Any, length: int) -> Any:
-        gradient, summed, token = at
-        token, state = states.restore(token, templates)
+    def segment(at: Any, rows: Any, before: Any, length: int) -> Any:
+        gradient, summed = at
+        x, y = rows
 
         def piece(consts: Any, carry: Any, x: Any) -> list[Any]:
-            return steps.piece(consts, carry, x, length)
+            carry, ys = steps.run(consts, carry, x, length)
+            return [*carry, *ys]
 
-        more, gradient, of_x = pulled(piece, [consts, state, x], [*gradient, *y])
-        return (gradient, [a + b for a, b in zip(summed, more, strict=True)], token), of_x
+        given = [consts, [leaf[0] for leaf in before], x]
+        more, gradient, of_x = pulled(piece, given, [*gradient, *y])
+        return (gradient, [a + b for a, b in zip(summed, more, strict=True)]), of_x
 
-    at = (gradient, summed, states.rewind(token))
-    parts: list[Any] = []
-    if rest := steps.length % steps.every:
-        at, parts = back(at, [part for _, part in cuts], [part for _, part in wanted], rest)
-    rows = ([whole for whole, _ in cuts], [whole for whole, _ in wanted])
-    at, wholes = _over(steps, lambda at, row: back(at, *row, steps.every), at, rows, back=True)
-    if not parts:
-        parts = [None] * len(wholes)
-    of_xs = [steps.joined(whole, part) for whole, part in zip(wholes, parts, strict=True)]
-    gradient, summed, of_xs = states.after(at[2], at[0], at[1], of_xs)
+    def block(at: Any, rows: Any, _: Any, length: int) -> Any:
+        at, token = at
+        token, before = states.restore(token, templates, steps.segments(length))
+        at, of_x = steps.over(segment, at, rows, length, steps.every, heads=before, back=True)
+        return (at, token), of_x
+
+    at = ((gradient, zeros(consts)), states.rewind(token))
+    size = _block(steps, states)
+    (at, token), of_xs = steps.over(block, at, (xs, wanted), steps.length, size, back=True)
+    gradient, summed, of_xs = states.after(token, *at, of_xs)
     return spread(summed, consts), spread(gradient, steps.carry.leaves), spread(of_xs, xs)
 
 
-def _over(steps: _Steps, body: Any, at: Any, rows: Any, *, back: bool = False) -> Any:
-    """A loop over whole segments."""
-    unroll = steps.unroll if steps.every == 1 and not back else 1
-    count = steps.length // steps.every
-    return lax.scan(
-        body, at, rows, count, reverse=steps.reverse != back, unroll=min(unroll, max(count, 1))
-    )
+def _block(steps: _Steps, states: States) -> int:
+    """The number of steps whose states are saved together. One that divides all of them goes before
+    a larger one, as XLA compiles the steps of a smaller last block once more."""
+    count = max(steps.segments(steps.length), 1)
+    most = min(states.most, count)
+    group = next((n for n in range(most, most // 2, -1) if count % n == 0), most)
+    return group * steps.every

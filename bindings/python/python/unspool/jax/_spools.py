@@ -5,21 +5,41 @@ from __future__ import annotations
 import tempfile
 import threading
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 from unspool import Spool
 from unspool._plan.sizes import bytes_of
-from unspool._unspool import jax_drop, jax_forget, jax_loop
+from unspool._unspool import jax_drop, jax_forget, jax_loop, jax_may_join
 from unspool.errors import OptionError
 
-__all__ = ["forget", "loop_of", "tie"]
+__all__ = ["Loop", "forget", "loop_of", "tie"]
+
+#: The most bytes of several states that are saved together. Each state is copied once more for it:
+#: on the host that is worth a call only while they stay in a processor's cache.
+TOGETHER = {"cpu": 256 << 10, "gpu": 1 << 20}
+#: What part of the smallest tier they may take: several are on their way at once.
+PART = 16
 
 _lock = threading.Lock()
 #: By the kind of machine and the budget: a compiled program may be called until the process ends.
 _own: dict[tuple[str, int | None], list[Spool]] = {}
-#: The numbers of loops, by the first spool, and then by the others and the codec.
-_numbers: weakref.WeakKeyDictionary[Spool, dict[Any, int]] = weakref.WeakKeyDictionary()
+#: Loops by the first spool, and then by the others and the codec.
+_loops: weakref.WeakKeyDictionary[Spool, dict[Any, Loop]] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Where a loop keeps its states.
+
+    Attributes:
+        number: by which compiled programs name it.
+        together: the most bytes of several states that are saved together.
+    """
+
+    number: int
+    together: int
 
 
 def forget(spool: Spool | None = None) -> int:
@@ -38,8 +58,8 @@ def forget(spool: Spool | None = None) -> int:
     return jax_forget(spool)
 
 
-def loop_of(call: str, spool: Any, budget: Any, codec: Any) -> int:
-    """The number by which compiled programs name where a loop keeps its states.
+def loop_of(call: str, spool: Any, budget: Any, codec: Any) -> Loop:
+    """Where a loop keeps its states.
 
     Raises:
         OptionError: no spool was given, or a budget beside one.
@@ -52,10 +72,18 @@ def loop_of(call: str, spool: Any, budget: Any, codec: Any) -> int:
     spools = _opened(budget) if spool is None else _given(call, spool)
     key = (tuple(id(each) for each in spools), repr(codec))
     with _lock:
-        numbers = _numbers.setdefault(spools[0], {})
-        if key not in numbers:
-            numbers[key] = jax_loop(spools, codec)
-        return numbers[key]
+        loops = _loops.setdefault(spools[0], {})
+        if key not in loops:
+            number = jax_loop(spools, codec)
+            loops[key] = Loop(number, _together(spools) if jax_may_join(number) else 0)
+        return loops[key]
+
+
+def _together(spools: list[Spool]) -> int:
+    """The most bytes that are saved together, so that the smallest tier has room for several."""
+    tiers = [tier for spool in spools for tier in spool.stats().tiers]
+    most = TOGETHER.get(jax.default_backend(), 0)
+    return min([most, *(tier.capacity // PART for tier in tiers if tier.capacity is not None)])
 
 
 def _given(call: str, spool: Any) -> list[Spool]:

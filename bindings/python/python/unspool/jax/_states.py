@@ -11,30 +11,43 @@ import jax.numpy as jnp
 
 from . import _calls
 from ._closures import Halves, is_float, no_gradient, plain
-from ._spools import tie
+from ._spools import Loop, tie
 
 __all__ = ["States", "pulled", "spread", "zeros"]
+
+#: The most states in a block. Calls cost next to nothing beyond, and `jax.vmap` makes each state of
+#: a block as many times larger as it has lanes, which is not known here.
+MOST = 8
 
 _sites = itertools.count(1)
 
 
 class States:
-    """The states of one loop: saved in a forward pass, restored in a backward pass."""
+    """The states of one loop: saved in a forward pass, restored in a backward pass, a block of
+    consecutive ones with each call. A block is the leaves of its states, stacked.
 
-    def __init__(self, loop: int, leaves: Sequence[Any]) -> None:
-        self._names = {"loop": loop, "site": next(_sites)}
+    Attributes:
+        most: the most states in a block.
+    """
+
+    def __init__(self, loop: Loop, leaves: Sequence[Any]) -> None:
+        self._names = {"loop": loop.number, "site": next(_sites)}
         self._shapes = [plain(leaf).shape for leaf in leaves]
+        bytes_of_one = sum(plain(leaf).nbytes for leaf in leaves)
+        self.most = max(min(loop.together // max(bytes_of_one, 1), MOST), 1)
         self._keys = [None if plain(leaf) is leaf else jax.random.key_impl(leaf) for leaf in leaves]
 
     def begin(self, leaves: Sequence[Any]) -> Any:
         """A token, for a loop that begins with these leaves."""
         return _calls.begin([plain(leaf) for leaf in leaves], **self._names)
 
-    def save(self, token: Any, leaves: Sequence[Any]) -> Any:
-        """Saves a state, unless it has no arrays; the token after that."""
+    def save(self, token: Any, block: Sequence[Any]) -> Any:
+        """Saves states, unless they have no arrays; the token after that."""
         if not self._shapes:
             return token
-        return _calls.save(token, [plain(leaf) for leaf in leaves], **self._names)
+        # A single state is saved as it is: codecs look at dimensions.
+        arrays = [plain(leaf[0] if len(leaf) == 1 else leaf) for leaf in block]
+        return _calls.save(token, arrays, **self._names)
 
     def end(self, token: Any, leaves: Sequence[Any]) -> tuple[Any, list[Any]]:
         """Ends a forward pass whose last carry is `leaves`: what the backward pass needs."""
@@ -46,16 +59,16 @@ class States:
         """Begins a backward pass; the token after that."""
         return _calls.rewind(token, **self._names)
 
-    def restore(self, token: Any, templates: Sequence[Any]) -> tuple[Any, list[Any]]:
-        """The state before the one that was restored last; the token after that, and its leaves."""
+    def restore(self, token: Any, templates: Sequence[Any], count: int) -> tuple[Any, list[Any]]:
+        """The block of `count` states before the one that was restored last; the token after that,
+        and the leaves."""
         if not self._shapes:
             return token, []
-        token, found = _calls.restore(token, templates, self._shapes, **self._names)
-        pairs = zip(found, self._keys, strict=True)
-        return token, [
-            leaf if impl is None else jax.random.wrap_key_data(leaf, impl=impl)
-            for leaf, impl in pairs
-        ]
+        shapes = [shape if count == 1 else (count, *shape) for shape in self._shapes]
+        token, found = _calls.restore(token, templates, shapes, **self._names)
+        pairs = list(zip(found, self._keys, strict=True))
+        block = [x if impl is None else jax.random.wrap_key_data(x, impl=impl) for x, impl in pairs]
+        return token, [leaf[None] if count == 1 else leaf for leaf in block]
 
     @staticmethod
     def after(token: Any, *groups: Sequence[Any]) -> list[list[Any]]:

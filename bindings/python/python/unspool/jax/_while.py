@@ -11,7 +11,7 @@ from jax import lax
 from unspool.errors import OptionError
 
 from ._closures import Carry, Function, axes_of, is_float
-from ._spools import loop_of
+from ._spools import Loop, loop_of
 from ._states import States, pulled, spread, zeros
 
 __all__ = ["while_loop"]
@@ -32,7 +32,8 @@ def while_loop(
 
     The number of steps may depend on the data and need not be known or bounded: in a forward pass
     whose gradient is taken, the carry before each step (with `every`, before each `every`-th) is
-    saved, and the backward pass takes as many steps as the forward pass has taken.
+    saved, and the backward pass takes as many steps as the forward pass has taken. With `every=1`,
+    small states are saved together as by `scan`; the last block is as large as the others.
 
     Arguments:
         cond: `cond(carry)` says whether another step is taken.
@@ -49,9 +50,9 @@ def while_loop(
     Raises:
         OptionError, jax.errors.JaxRuntimeError: as `scan`.
     """
-    number = loop_of("while_loop", spool, budget, codec)
+    loop = loop_of("while_loop", spool, budget, codec)
     steps = _Steps(cond, body, init, max_steps, every)
-    carry = _differentiable(steps, number)(steps.step.consts, steps.carry.leaves, steps.cond.consts)
+    carry = _differentiable(steps, loop)(steps.step.consts, steps.carry.leaves, steps.cond.consts)
     return steps.carry.whole(carry)
 
 
@@ -90,26 +91,32 @@ class _Steps:
         (found,) = self.cond(of_cond, *carry)
         return found if self.max_steps is None else found & (taken < self.max_steps)
 
-    def run(self, consts: Any, carry: Any, of_cond: Any, taken: Any, most: Any = None) -> Any:
-        """Takes steps, at most until `most` were taken; the carry, and how many were taken."""
+    def run(
+        self, consts: Any, carry: Any, of_cond: Any, taken: Any, most: Any = None, rows: Any = ()
+    ) -> Any:
+        """Takes steps, at most until `most` were taken: the carry, how many were taken, and `rows`
+        with the states before the steps of this call, where it has leaves."""
 
         def another(at: Any) -> Any:
-            found = self.more(of_cond, *at)
+            found = self.more(of_cond, *at[:2])
             return found if most is None else found & (at[1] < most)
 
         def body(at: Any) -> Any:
-            return self.step(consts, *at[0]), at[1] + 1
+            carry, now, rows = at
+            pairs = zip(rows, carry, strict=False)
+            rows = [row.at[now - taken].set(leaf) for row, leaf in pairs]
+            return self.step(consts, *carry), now + 1, rows
 
-        return lax.while_loop(another, body, (list(carry), taken))
+        return lax.while_loop(another, body, (list(carry), taken, list(rows)))
 
 
 def _none() -> Any:
     return jnp.zeros((), jnp.int32)
 
 
-def _differentiable(steps: _Steps, number: int) -> Callable[..., Any]:
+def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
     """The loop as a function of constants and carry that has a gradient."""
-    states = States(number, steps.carry.leaves)
+    states = States(loop, steps.carry.leaves)
     run = jax.custom_vjp(
         lambda consts, carry, of_cond: steps.run(consts, carry, of_cond, _none())[0]
     )
@@ -134,24 +141,37 @@ def _refuse_uneven(steps: _Steps, consts: Any, carry: Any) -> None:
             )
 
 
+def _size(steps: _Steps, states: States) -> int:
+    """The number of steps between two saves: those of a segment, or those whose states are saved
+    together."""
+    most = states.most if steps.max_steps is None else min(states.most, steps.max_steps)
+    return steps.every if steps.every > 1 else max(most, 1)
+
+
 def _forwards(steps: _Steps, states: States, consts: Any, carry: Any, of_cond: Any) -> Any:
     """The loop, with its states saved, and what the backward pass needs besides them."""
 
     _refuse_uneven(steps, consts, carry)
+    size = _size(steps, states)
 
     def another(at: Any) -> Any:
         carry, taken, _ = at
         return steps.more(of_cond, carry, taken)
 
-    def segment(at: Any) -> Any:
+    def piece(at: Any) -> Any:
         carry, taken, token = at
-        token = states.save(token, carry)
-        if steps.every == 1:
-            return steps.step(consts, *carry), taken + 1, token
-        return *steps.run(consts, carry, of_cond, taken, taken + steps.every), token
+        first = [leaf[None] for leaf in carry]
+        if size == 1:
+            return steps.step(consts, *carry), taken + 1, states.save(token, first)
+        if steps.every > 1:
+            token = states.save(token, first)
+            return *steps.run(consts, carry, of_cond, taken, taken + size)[:2], token
+        rows = _rows(carry, size)
+        carry, taken, rows = steps.run(consts, carry, of_cond, taken, taken + size, rows)
+        return carry, taken, states.save(token, rows)
 
     at = (list(carry), _none(), states.begin(carry))
-    carry, taken, token = lax.while_loop(another, segment, at)
+    carry, taken, token = lax.while_loop(another, piece, at)
     token, templates = states.end(token, carry)
     return carry, (token, templates, consts, taken, of_cond)
 
@@ -160,7 +180,7 @@ def _backwards(steps: _Steps, states: States, kept: Any, given: Any) -> Any:
     """The gradients of constants and carry."""
     token, templates, consts, taken, of_cond = kept
     gradient = [leaf for leaf in given if leaf.dtype != jax.dtypes.float0]
-    summed = zeros(consts)
+    size = _size(steps, states)
 
     def back(state: Any, gradient: Any, summed: Any) -> Any:
         more, gradient = pulled(
@@ -168,37 +188,41 @@ def _backwards(steps: _Steps, states: States, kept: Any, given: Any) -> Any:
         )
         return gradient, [a + b for a, b in zip(summed, more, strict=True)]
 
-    def segment(at: Any) -> Any:
+    def piece(at: Any) -> Any:
         left, gradient, summed, token = at
-        token, state = states.restore(token, templates)
-        if steps.every == 1:
-            return left - 1, *back(state, gradient, summed), token
-        # All segments but the last one have as many steps.
-        count = (left - 1) % steps.every + 1
-        gradient, summed = _again(steps, consts, state, count, back, gradient, summed)
+        token, rows = states.restore(token, templates, size if steps.every == 1 else 1)
+        if size == 1:
+            return left - 1, *back([row[0] for row in rows], gradient, summed), token
+        # All pieces but the last one have as many steps.
+        count = (left - 1) % size + 1
+        if steps.every > 1:
+            rows = _again(steps, consts, [row[0] for row in rows], count)
+
+        def behind(n: Any, at: Any) -> Any:
+            return back([row[count - 1 - n] for row in rows], *at)
+
+        gradient, summed = lax.fori_loop(0, count, behind, (gradient, summed))
         return left - count, gradient, summed, token
 
-    at = (taken, gradient, summed, states.rewind(token))
-    _, gradient, summed, token = lax.while_loop(lambda at: at[0] > 0, segment, at)
+    at = (taken, gradient, zeros(consts), states.rewind(token))
+    _, gradient, summed, token = lax.while_loop(lambda at: at[0] > 0, piece, at)
     gradient, summed = states.after(token, gradient, summed)
     nothing = spread(zeros(of_cond), of_cond)
     return spread(summed, consts), spread(gradient, steps.carry.leaves), nothing
 
 
-def _again(
-    steps: _Steps, consts: Any, state: Any, count: Any, back: Any, gradient: Any, summed: Any
-) -> Any:
-    """Computes the states of a segment of `count` steps again, and goes back through them."""
-    rows = [jnp.broadcast_to(leaf, (steps.every, *leaf.shape)) for leaf in state]
+def _again(steps: _Steps, consts: Any, state: Any, count: Any) -> Any:
+    """The states of a segment of `count` steps, computed again."""
 
     def ahead(n: Any, at: Any) -> Any:
         state, rows = at
         state = steps.step(consts, *state)
         return state, [row.at[n].set(leaf) for row, leaf in zip(rows, state, strict=True)]
 
-    _, rows = lax.fori_loop(1, count, ahead, (list(state), rows))
+    at = (list(state), _rows(state, steps.every))
+    return lax.fori_loop(1, count, ahead, at)[1]
 
-    def behind(n: Any, at: Any) -> Any:
-        return back([row[count - 1 - n] for row in rows], *at)
 
-    return lax.fori_loop(0, count, behind, (gradient, summed))
+def _rows(state: Any, count: int) -> list[Any]:
+    """Room for states, the first of which is this one."""
+    return [jnp.broadcast_to(leaf, (count, *leaf.shape)) for leaf in state]
