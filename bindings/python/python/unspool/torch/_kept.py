@@ -6,7 +6,8 @@ and never while the operation that saved it may not have written it yet: some sa
 they are about to fill. Room is made in the order in which storages were saved, since a backward
 pass needs the oldest last. On a GPU copies are made beside computing, and memory goes back in the
 order of the stream that computes. So, once one had to be made, they begin while an eighth of the
-budget is left, in which what leaves is held until its copy is there.
+budget is left, in which what leaves is held until its copy is there. On the way back what will be
+wanted next, as in the step before, begins to come as soon as the rest of the budget has room.
 
 What autograd holds refers to an entry, and this refers to entries only weakly: what a dropped graph
 has saved goes with it. An entry may die in any thread, also in the one that holds the lock: it

@@ -31,15 +31,16 @@ class offload(saved_tensors_hooks):
     buffers and views of them stay, as do tensors that are smaller than `min_bytes`, sparse ones,
     and those of other classes than `Tensor`. Gradients are those without it, bit for bit.
 
-    One context is used for all steps: it learns from each step in which order tensors come back,
-    and has the next one read ahead. It may be entered by several threads. What a graph has saved is
-    discarded with the graph.
+    One context is used for all steps: it learns from each step in which order tensors come back.
+    Those of a GPU come back beside computing, as many ahead as the budget has room for. It may be
+    entered by several threads. What a graph has saved is discarded with the graph.
 
     Arguments:
         model: the module (or the tensors) whose parameters stay; without it, tensors that need a
             gradient and were not computed, and views of them.
-        budget: the bytes that are kept by reference, or text such as `"12GiB"`. `"auto"` is half of
-            what is free where the model is when the context is first entered.
+        budget: the bytes that are kept by reference, or text such as `"12GiB"`, beside gradients
+            and what an operation works on. `"auto"` is half of what is free where the model is when
+            the context is first entered.
         spool: where the rest goes, under versions of its own. Without one, a spool is opened when
             it is first needed: in main memory for tensors of a GPU, and in the folder for temporary
             files for those in main memory.
