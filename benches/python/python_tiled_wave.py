@@ -13,9 +13,10 @@ with `--deep` planes of the neighbours, so that each visit takes as many steps; 
   the lap; the others lie in pinned memory and are copied by two streams, ahead and behind.
 - `managed`: unified memory, at most 1.2 times what the card has free, one step over all at a time.
 
-The bound of a lap is the larger one of its visits, as measured on one tile that stays, and of
-moving what does not fit into `--device`, encoded, at the measured rate of the link with both
-directions busy. All but `bound` and `managed` must come to the same bytes.
+The bound of a lap is the larger one of its visits with all tiles encoded and decoded once, as
+measured on one tile that stays, and of moving what does not fit into `--device`, encoded, at the
+measured rate of the link with both directions busy. All but `bound` and `managed` must come to the
+same bytes.
 """
 
 from __future__ import annotations
@@ -170,6 +171,13 @@ class Tiled:
         middle = self.fields[1].shape[0] // 2
         return np.asarray(self.fields[1][middle])
 
+    def figures(self) -> Any:
+        """So far: seconds of waiting in saves and restores, bytes that went down and came back."""
+        all_stats = [field.spool.stats() for field in self.fields]
+        waits = [(one.save_stall_seconds, one.restore_stall_seconds) for one in all_stats]
+        moved = [(one.links[0].flush.bytes, one.links[0].prefetch.bytes) for one in all_stats]
+        return np.array([*np.sum(waits, axis=0), *np.sum(moved, axis=0)])
+
     def stored(self) -> float:
         """Bytes of the state as it is stored."""
         ratios = [field.spool.stats().codec.ratio or 1.0 for field in self.fields]
@@ -307,6 +315,22 @@ def link_rate(machine: Machine) -> float:
     return 4 * size / min(timed(both, machine, 3))
 
 
+def coding_seconds(problem: Problem, codec: Any) -> float:
+    """The time of encoding and decoding all tiles once, one after the other where nothing moves."""
+    machine, tile = problem.machine, problem.initial(0, 0.0)
+    room, on = 4 * tile.nbytes, "cuda" if machine.on_gpu else "cpu"
+    tiers = {"device": room} if machine.on_gpu else {"host": room}
+    with unspool.Spool(**tiers, codec=codec, on=on) as spool:
+
+        def again() -> None:
+            for _ in range(8):
+                spool.save(0, tile)
+                spool.restore(0, tile)
+                spool.discard(0)
+
+        return 2 * problem.tiles * min(timed(again, machine, 5)) / 8
+
+
 def report(way: str, state: float, laps: list[float], steps: int, bound: float) -> None:
     lap = min(laps)
     print(
@@ -323,11 +347,23 @@ def run_tiled(way: str, problem: Problem, options: argparse.Namespace, limits: A
         try:
             problem.machine.settle()
             print(f"# {way}: filled in {time.perf_counter() - begin:.1f} s", flush=True)
-            laps = timed(wave.lap, problem.machine, options.laps + 1)[1:]
+            wave.lap()
+            problem.machine.settle()
+            before = wave.figures()
+            laps = timed(wave.lap, problem.machine, options.laps)
+            figures = (wave.figures() - before) / options.laps
             stored, (visits, rate) = wave.stored(), limits
+            coding = coding_seconds(problem, CODECS[way])
             over = max(0.0, stored - options.device * 1e9)
-            report(way, problem.bytes, laps, problem.deep, np.nanmax([visits, over / rate]))
-            print(f"# {way}: {stored / 1e9:.2f} GB stored", flush=True)
+            bound = np.nanmax([visits + coding, over / rate])
+            report(way, problem.bytes, laps, problem.deep, bound)
+            waits, moved = figures[:2], figures[2:] / 1e9
+            print(
+                f"# {way}: {stored / 1e9:.2f} GB stored; a lap codes for {coding:.3f} s, "
+                f"waits in saves for {waits[0]:.3f} s and in restores for {waits[1]:.3f} s, "
+                f"moves {moved[0]:.2f} GB down and {moved[1]:.2f} GB up",
+                flush=True,
+            )
             return wave.sample()
         finally:
             wave.close()

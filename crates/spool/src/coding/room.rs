@@ -22,6 +22,11 @@ impl Room {
         }
     }
 
+    /// Whether a device may still write to it, so that nobody else can.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Room::Arena(guard) if guard.is_lost())
+    }
+
     /// Its bytes, where they are in main memory.
     pub(crate) fn bytes(&mut self) -> Option<&mut [u8]> {
         match self {

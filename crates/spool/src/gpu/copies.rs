@@ -120,6 +120,33 @@ fn put_in_memory(
     raw::device_to_host(stream, &mut bytes[to.range()], &span, limit)
 }
 
+/// Copies `from` to the beginning of an arena in main memory, after what is on `stream`; done when
+/// it returns.
+///
+/// # Errors
+/// When the driver refuses, or the copy is not done in time. Where it may still be under way, the
+/// guard has lost its bytes.
+pub(crate) fn bring(
+    gpu: &Gpu,
+    guard: &mut WriteGuard,
+    from: &DeviceSpan,
+    stream: &Stream,
+) -> Result<(), DeviceError> {
+    let limit = gpu.device().limit();
+    let Some((pinned, start)) = guard.pinned() else {
+        let bytes = guard.bytes().unwrap_or_default();
+        return raw::device_to_host(stream, &mut bytes[..from.len() as usize], from, limit);
+    };
+    wait_if_unregistered(gpu, pinned, start + from.len(), stream)?;
+    let copied = pinned.copy_in(stream, start, from, Unregistered::Pageable);
+    let done = copied.and_then(|()| stream.sync(limit));
+    done.inspect_err(|why| {
+        if stream.drain(limit).is_err() {
+            guard.lose(why);
+        }
+    })
+}
+
 /// Waits for the application's work where the copy after it is made by the driver's own way for
 /// memory that is not registered yet: that one waits as well, and without a limit.
 fn wait_if_unregistered(

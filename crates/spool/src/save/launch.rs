@@ -135,12 +135,12 @@ impl SaveTicket {
             }
             Err(refused) => {
                 let (room, cause) = *refused;
-                let needs_gpu = encoded.plan().needs_gpu();
-                if !needs_gpu {
+                let ends = encoded.plan().needs_gpu() || room.is_lost();
+                if !ends {
                     encoded.put_back(gpu, sources);
                 }
                 self.state = SaveState::Coded { room, encoded, after };
-                if needs_gpu {
+                if ends {
                     return Err(cause.into());
                 }
                 gpu.coder_failed(&cause);
@@ -343,8 +343,11 @@ fn encode_aside(
     let fence = parts.fence().clone();
     let result = parts.wait(limit).map_err(|error| error.into_device_error())?;
     let from = lease.span().slice(0, result.bytes)?;
-    if let Some(to) = room.bytes() {
-        raw::device_to_host(stream, &mut to[..result.bytes as usize], &from, limit)?;
+    match room {
+        Room::Arena(guard) => gpu::bring(gpu, guard, &from, stream)?,
+        Room::Staged(to) => {
+            raw::device_to_host(stream, &mut to[..result.bytes as usize], &from, limit)?;
+        }
     }
     lease.done(gpu, fence.clone());
     Ok((fence, result))

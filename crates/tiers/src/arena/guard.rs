@@ -247,6 +247,12 @@ impl WriteGuard {
         self.lost = Some(cause.clone());
     }
 
+    /// Whether work on the bytes may be under way of which nobody knows when it is done.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
     /// The bytes are all there, or will be when the fences that were left are done: the entry can
     /// be read from now on.
     pub fn commit(mut self) {
