@@ -70,7 +70,8 @@ static __device__ u64 folded(const u64 *sums, const u64 *keys, u64 start) {
     return sum ^ sum >> 32;
 }
 
-extern "C" __global__ void __launch_bounds__(256) chunk_hash(const __grid_constant__ HashLaunch a) {
+extern "C" __global__ void __launch_bounds__(256, 4)
+    chunk_hash(const __grid_constant__ HashLaunch a) {
     __shared__ u64 sums[CHUNK / BLOCK][8];
     const u64 begin = (u64)blockIdx.x * CHUNK;
     const unsigned char *from = a.from + begin;

@@ -169,7 +169,8 @@ impl Stage {
         let found = hashes.as_ref().zip(parent);
         let by_hashes = found.and_then(|(hashes, last)| {
             let draft = Draft::new(&head, Some(&last.chunks), self.seed, most);
-            hashes.drafted(ticket, draft).ok()
+            // In full it has the checksum of the bytes that are stored, all of them.
+            hashes.drafted(ticket, draft).ok().filter(|drafted| drafted.increment.is_some())
         });
         self.hashed.fetch_add(u64::from(by_hashes.is_some()), Ordering::Relaxed);
         let (drafted, whole) = match by_hashes {
