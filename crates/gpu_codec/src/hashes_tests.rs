@@ -62,11 +62,12 @@ fn the_kernel_and_the_host_have_the_same_hashes_for_every_length_and_seed() {
     };
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state ^ state >> 29
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state ^ (state >> 29)
     };
     let words: Vec<u128> =
-        (0..16_384).map(|_| u128::from(random()) << 64 | u128::from(random())).collect();
+        (0..16_384).map(|_| (u128::from(random()) << 64) | u128::from(random())).collect();
     let mut lens = vec![0, 1, 8, 16, 17, 128, 129, 239, 240, 241, 255, 256, 257, 1000];
     lens.extend([1023, 1024, 1025, 1088, 1089, 2047, 2048, 2049, 8191, 8192, 8193, 32_769]);
     lens.extend([65_471, 65_472, 65_473, 65_535, 65_536, 65_537, 65_776, 65_777, 131_072]);
@@ -75,9 +76,8 @@ fn the_kernel_and_the_host_have_the_same_hashes_for_every_length_and_seed() {
     for len in lens {
         for seed in [0, 1, u64::MAX, random()] {
             // SAFETY: any initialised words may be read as bytes.
-            let bytes = unsafe {
-                std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), len as usize)
-            };
+            let bytes =
+                unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), len as usize) };
             let expected: Vec<u128> =
                 bytes.chunks(CHUNK_BYTES).map(|chunk| chunk_hash(seed, chunk)).collect();
             let answer = answer(&kernel, &words, len, seed);

@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use unspool_codec::increment::{CHUNK_BYTES, chunk_hash};
-use unspool_cuda::{
-    Context, DeviceError, DeviceErrorKind, DeviceMemory, Driver, Stream, copy,
-};
+use unspool_cuda::{Context, DeviceError, DeviceErrorKind, DeviceMemory, Driver, Stream, copy};
 use unspool_fakecuda::Fake;
 use unspool_gpu_codec::ChunkHasher;
 
@@ -24,7 +22,7 @@ struct Bench {
 impl Bench {
     fn new() -> Result<Bench, DeviceError> {
         let context = Context::new(&Driver::load()?, 0)?;
-        let bytes: Vec<u8> = (0..300_000_u64).map(|i| (i * i >> 9) as u8).collect();
+        let bytes: Vec<u8> = (0..300_000_u64).map(|i| ((i * i) >> 9) as u8).collect();
         let (stream, hasher) =
             (Stream::new(&context)?, ChunkHasher::looking_in(&context, Vec::new()));
         let memory = DeviceMemory::new(&context, bytes.len() as u64)?;

@@ -254,9 +254,9 @@ impl Hashes {
     fn drafted(&self, ticket: &mut RestoreTicket, mut draft: Draft<'_>) -> Result<Drafted, Error> {
         for (index, hashes) in self.regions.iter().enumerate() {
             match hashes {
-                Some(hashes) => draft.look_hashed(hashes, |places, to| {
-                    ticket.read_parts(index, places, to)
-                })?,
+                Some(hashes) => {
+                    draft.look_hashed(hashes, |places, to| ticket.read_parts(index, places, to))?
+                }
                 None => ticket.read_stored(index, |stored| draft.look(stored))?,
             }
         }
@@ -292,11 +292,11 @@ fn unsummed(ticket: &mut RestoreTicket) -> Result<Vec<u8>, Error> {
         let message = format!("There is no memory for the {bytes} bytes of a full checkpoint.");
         return Err(Error::new(ErrorKind::Full, message));
     }
-    frame.resize(bytes as usize, 0);
     for (index, region) in head.regions.iter().enumerate() {
-        let all = 0..region.stored as usize;
-        ticket.read_parts(index, &[all], &mut frame[place(&head, region)])?;
+        frame.resize(place(&head, region).start, 0);
+        ticket.append_stored(index, &mut frame)?;
     }
+    frame.resize(bytes as usize, 0);
     Ok(frame)
 }
 

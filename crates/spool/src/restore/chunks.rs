@@ -2,6 +2,7 @@
 //! its regions. From a GPU nothing else comes.
 
 use std::ops::Range;
+use std::slice;
 
 use unspool_cuda::{DeviceError, DeviceSpan, Stream, copy as raw};
 use unspool_gpu_codec::ChunkHasher;
@@ -52,6 +53,23 @@ impl RestoreTicket {
             rest = others;
         }
         Ok(Some(hashes))
+    }
+
+    /// Adds the bytes of region `index` as it is stored to the end of `to`, which has room for them.
+    ///
+    /// # Errors
+    /// `Device` when CUDA refuses.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn append_stored(&mut self, index: usize, to: &mut Vec<u8>) -> Result<(), Error> {
+        let is_on_device = self.state.data().is_some_and(Data::is_on_device);
+        if !is_on_device {
+            return self.read_stored(index, |stored| to.extend_from_slice(stored));
+        }
+        let (begin, len) = (to.len(), self.served.frame.head().regions[index].stored as usize);
+        to.resize(begin + len, 0);
+        self.read_parts(index, slice::from_ref(&(0..len)), &mut to[begin..])
     }
 
     /// Copies `parts` of region `index` as it is stored to `to`, one after the other.
@@ -126,13 +144,7 @@ fn bring(
 ) -> Result<(), DeviceError> {
     let (stream, limit) = (gpu.stream(), gpu.device().limit());
     while !parts.is_empty() {
-        let mut bytes = 0;
-        let fits = |part: &&Range<usize>| {
-            bytes += part.len();
-            bytes <= GATHERED
-        };
-        let count = parts.iter().take_while(fits).count().max(1);
-        let (now, later) = parts.split_at(count);
+        let (now, later) = parts.split_at(count_within(parts, GATHERED));
         let bytes: usize = now.iter().map(Range::len).sum();
         let (here, rest) = std::mem::take(&mut to).split_at_mut(bytes);
         if let [one] = now {
@@ -149,6 +161,16 @@ fn bring(
     Ok(())
 }
 
+/// How many of the first parts have at most so many bytes together, at least 1.
+fn count_within(parts: &[Range<usize>], most: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |part: &&Range<usize>| {
+        bytes += part.len();
+        bytes <= most
+    };
+    parts.iter().take_while(fits).count().max(1)
+}
+
 fn gather(
     stream: &Stream,
     from: &DeviceSpan,
@@ -163,4 +185,17 @@ fn gather(
         at += len;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count_within;
+
+    #[test]
+    fn parts_come_together_up_to_a_size_and_a_larger_one_alone() {
+        let parts = [0..10, 20..30, 40..45, 50..100, 200..201];
+        let counts = [5, 20, 25, 74, 75, 76].map(|most| count_within(&parts, most));
+        assert_eq!(counts, [1, 2, 3, 3, 4, 5]);
+        assert_eq!(count_within(&parts[3..], 20), 1);
+    }
 }

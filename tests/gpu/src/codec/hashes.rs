@@ -58,8 +58,7 @@ pub fn figures(context: &Context, most: u64) {
         let (from, to) = (memory[0].span(), memory[1].span());
         copy::fill(&stream, &from, 7).unwrap();
         let answer = to.slice(0, ChunkHasher::answer_bytes(len)).unwrap();
-        let hashed =
-            time(context, &stream, || hasher.enqueue(&stream, &from, 3, &answer).unwrap());
+        let hashed = time(context, &stream, || hasher.enqueue(&stream, &from, 3, &answer).unwrap());
         let copied =
             time(context, &stream, || copy::device_to_device(&stream, &to, &from).unwrap());
         let rate = |time: Duration| len as f64 / time.as_secs_f64() / 1e9;
