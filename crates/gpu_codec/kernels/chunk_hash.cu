@@ -2,10 +2,10 @@
 // computes on the host (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md). A block hashes a
 // chunk. The last one may be shorter, but has more than 240 bytes: XXH3 has other ways for less.
 //
-// A chunk has blocks of 1 KiB, a block has 16 stripes of 64 bytes, and a stripe adds to eight sums of
-// 64 bits. What the stripes of a block add does not depend on the sums before: warps take blocks,
-// lanes take pairs of words that lie side by side, and add up what they have. Only then do eight
-// lanes go through the blocks in order, as the sums are scrambled after each.
+// A chunk has blocks of 1 KiB, a block has 16 stripes of 64 bytes, and a stripe adds to eight sums
+// of 64 bits. What the stripes of a block add does not depend on the sums before: warps take
+// blocks, lanes take pairs of words that lie side by side, and add up what they have. Only then do
+// eight lanes go through the blocks in order, as the sums are scrambled after each.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;

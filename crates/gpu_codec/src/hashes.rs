@@ -82,8 +82,8 @@ pub struct ChunkHasher {
 }
 
 impl ChunkHasher {
-    /// Nothing is loaded before the first use. The compiler is searched for in `folders` first, such
-    /// as Python's `sys.path`.
+    /// Nothing is loaded before the first use. The compiler is searched for in `folders` first,
+    /// such as Python's `sys.path`.
     #[must_use]
     pub fn looking_in(context: &Context, folders: Vec<PathBuf>) -> ChunkHasher {
         ChunkHasher { context: context.clone(), kernels: Kernels::new(context, folders) }

@@ -7,8 +7,8 @@
 //! - [`ZfpCoder`]: zfp with a fixed rate, decoded by any zfp of version 1.
 //! - [`NvCompCoder`]: the codecs of NVIDIA's nvCOMP, loaded when it is installed.
 //!
-//! [`GpuCodecs`] has all of them, for checkpoints whose regions have several codecs. [`ChunkHasher`]
-//! hashes what lies on a device, to find what has changed.
+//! [`GpuCodecs`] has all of them, for checkpoints whose regions have several codecs.
+//! [`ChunkHasher`] hashes what lies on a device, to find what has changed.
 
 mod codec;
 mod codecs;

@@ -1,9 +1,9 @@
 //! The spool in memory that takes checkpoints in where increments are wanted, and their way from
 //! there into the durable spool of the folder: each in full, or as what has changed.
 //!
-//! Where the stage has a tier on a GPU, a checkpoint lies there, and what has changed of it is found
-//! there: its hashes and changed chunks are all that comes, but for full ones. A checkpoint for which
-//! that tier has no room moves on to main memory, and is looked through there.
+//! Where the stage has a tier on a GPU, a checkpoint lies there, and what has changed of it is
+//! found there: its hashes and changed chunks are all that comes, but for full ones. A checkpoint
+//! for which that tier has no room moves on to main memory, and is looked through there.
 //!
 //! A checkpoint stays in the stage until its frame counts. What it is compared with is the last one
 //! that does: one that could not be made durable has no children.
@@ -87,7 +87,8 @@ impl Stage {
         &self.spool
     }
 
-    /// The checkpoint of `step` will be saved: it stays on a GPU until it counts, while there is room.
+    /// The checkpoint of `step` will be saved: it stays on a GPU until it counts, while there is
+    /// room.
     ///
     /// # Errors
     /// Those of [`Spool::expect_uses`].
@@ -264,8 +265,8 @@ impl Hashes {
     }
 }
 
-/// What has changed by all bytes, and, where those are needed in any case, the frame of them but for
-/// its head.
+/// What has changed by all bytes, and, where those are needed in any case, the frame of them but
+/// for its head.
 fn by_bytes(
     ticket: &mut RestoreTicket,
     mut draft: Draft<'_>,

@@ -1,6 +1,6 @@
-//! Increments whose changes are found by a GPU, here the fake one: the frames are those of main memory
-//! byte for byte, only what has changed leaves the GPU, and faults of the driver cost no checkpoint
-//! that counts.
+//! Increments whose changes are found by a GPU, here the fake one: the frames are those of main
+//! memory byte for byte, only what has changed leaves the GPU, and faults of the driver cost no
+//! checkpoint that counts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -109,7 +109,8 @@ impl Dice {
         (self.0 >> 33) % end
     }
 
-    /// Changes a state: bytes here and there, rarely everything, lengths, and which arrays there are.
+    /// Changes a state: bytes here and there, rarely everything, lengths, and which arrays there
+    /// are.
     fn change(&mut self, state: &mut State) {
         const LENS: [usize; 8] = [0, 8, 240, 1000, CHUNK, CHUNK + 100, 3 * CHUNK + 241, 700_000];
         for (name, bytes) in state.iter_mut() {

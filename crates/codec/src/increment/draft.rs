@@ -274,7 +274,8 @@ fn changed(old: Option<&Known>, region: &Region, hashes: &[u128]) -> Changes {
     changed
 }
 
-/// Where runs of chunks lie in a region with so many stored bytes whose first chunk has that number.
+/// Where runs of chunks lie in a region with so many stored bytes whose first chunk has that
+/// number.
 fn places(runs: &[Range<u64>], first: u64, stored: u64) -> impl Iterator<Item = Range<usize>> {
     let at = move |chunk: u64| ((chunk - first) * CHUNK_BYTES as u64).min(stored) as usize;
     runs.iter().map(move |run| at(run.start)..at(run.end))

@@ -8,9 +8,9 @@
 //! names the parent and has the head of the whole checkpoint, and the changed chunks and
 //! differences. `docs/reference/format.md` specifies it.
 //!
-//! - [`Draft`] looks for changes and takes what has changed; [`Chunks`] is what it compares with, and
-//!   leaves for the next one. Hashes may come from where the bytes are: then only what has changed
-//!   has to come.
+//! - [`Draft`] looks for changes and takes what has changed; [`Chunks`] is what it compares with,
+//!   and leaves for the next one. Hashes may come from where the bytes are: then only what has
+//!   changed has to come.
 //! - [`Increment`] is what was read back; [`Increment::apply`] makes the checkpoint of the parent
 //!   and the changed chunks.
 //!

@@ -101,7 +101,8 @@ pub(super) fn sum_of(head: &[u8]) -> u64 {
 }
 
 /// The frame of the increment of the checkpoint with this head, of which this has changed since
-/// `parent`, with the bytes of the changed chunks; `None` when it would have more than `most` bytes.
+/// `parent`, with the bytes of the changed chunks; `None` when it would have more than `most`
+/// bytes.
 pub(super) fn frame_of(
     parent: Parent,
     (head, encoded): (&Head, &[u8]),

@@ -1,5 +1,5 @@
-//! What has changed of a checkpoint, asked of it where it lies: the hashes of its chunks, and parts of
-//! its regions. From a GPU nothing else comes.
+//! What has changed of a checkpoint, asked of it where it lies: the hashes of its chunks, and parts
+//! of its regions. From a GPU nothing else comes.
 
 use std::ops::Range;
 use std::slice;
@@ -20,8 +20,8 @@ impl RestoreTicket {
     /// where they are in main memory, and the caller can hash them as well.
     ///
     /// # Errors
-    /// `Device` when there is no kernel for the device or CUDA refuses, `Io` when there is no memory
-    /// for the hashes.
+    /// `Device` when there is no kernel for the device or CUDA refuses, `Io` when there is no
+    /// memory for the hashes.
     ///
     /// # Panics
     /// When the checkpoint has none of these regions.
@@ -55,7 +55,8 @@ impl RestoreTicket {
         Ok(Some(hashes))
     }
 
-    /// Adds the bytes of region `index` as it is stored to the end of `to`, which has room for them.
+    /// Adds the bytes of region `index` as it is stored to the end of `to`, which has room for
+    /// them.
     ///
     /// # Errors
     /// `Device` when CUDA refuses.

@@ -1,4 +1,5 @@
-//! The hashes of chunks on the device: against those of the processor, and their speed beside a copy.
+//! The hashes of chunks on the device: against those of the processor, and their speed beside a
+//! copy.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! Twine on a GPU, and the hashes of chunks: checks against the codec and the hash of the processor,
-//! and measurements beside a plain copy.
+//! Twine on a GPU, and the hashes of chunks: checks against the codec and the hash of the
+//! processor, and measurements beside a plain copy.
 //!
 //! `cargo run --release --bin gpu_codec -- check [ROUNDS] | figures [MIB
-//! [NAME [LEAST]]] | hashes [MIB] | sanitize`. `sanitize` is a small check for compute-sanitizer; it and `check`
-//! print the seed of a failure. `figures` measures arrays of LEAST to MIB mebibytes, with the
-//! codecs whose names contain NAME.
+//! [NAME [LEAST]]] | hashes [MIB] | sanitize`. `sanitize` is a small check for compute-sanitizer;
+//! it and `check` print the seed of a failure. `figures` measures arrays of LEAST to MIB mebibytes,
+//! with the codecs whose names contain NAME.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -52,8 +52,8 @@ fn main() {
             figures::run(&context, (least, number.unwrap_or(512)), name);
         }
         _ => println!(
-            "usage: gpu_codec check [ROUNDS [FIRST]] | figures [MIB [NAME [LEAST]]] | hashes [MIB] | \
-             sanitize"
+            "usage: gpu_codec check [ROUNDS [FIRST]] | figures [MIB [NAME [LEAST]]] | \
+             hashes [MIB] | sanitize"
         ),
     }
 }
