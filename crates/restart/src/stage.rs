@@ -165,21 +165,18 @@ impl Stage {
         let mut parent = last.filter(|_| most > 0);
         // What fails on a GPU is done on the host, or fails there for the same reason.
         let hashes = parent.and_then(|_| Hashes::of(ticket, self.seed).ok().flatten());
-        let chunks = |last: &Last| hashes.as_ref().map_or(0, |found| found.changed(&last.chunks));
-        parent = parent.filter(|last| chunks(last) <= most);
-        let found = hashes.as_ref().zip(parent);
-        let by_hashes = found.and_then(|(hashes, last)| {
-            let draft = Draft::new(&head, Some(&last.chunks), self.seed, most);
-            // In full it has the checksum of the bytes that are stored, all of them.
-            hashes.drafted(ticket, draft).ok().filter(|drafted| drafted.increment.is_some())
-        });
+        let too_much =
+            |last: &Last| hashes.as_ref().is_some_and(|found| found.changed(&last.chunks) > most);
+        parent = parent.filter(|last| !too_much(last));
+        let draft = || Draft::new(&head, parent.map(|last| &last.chunks), self.seed, most);
+        let found = hashes.as_ref().filter(|_| parent.is_some());
+        let by_hashes = found.and_then(|hashes| hashes.drafted(ticket, draft()).ok());
+        // In full it has the checksum of the bytes that are stored, all of them.
+        let by_hashes = by_hashes.filter(|drafted| drafted.increment.is_some());
         self.hashed.fetch_add(u64::from(by_hashes.is_some()), Ordering::Relaxed);
         let (drafted, whole) = match by_hashes {
             Some(drafted) => (drafted, None),
-            None => {
-                let draft = Draft::new(&head, parent.map(|last| &last.chunks), self.seed, most);
-                by_bytes(ticket, draft, parent.is_none())?
-            }
+            None => by_bytes(ticket, draft(), parent.is_none())?,
         };
         let (chain, increment, frame) = match parent.zip(drafted.increment) {
             Some((parent, frame)) => {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use unspool::gpu::{DeviceArray, DeviceMemory, Stream};
 use unspool::{Codecs, Dtype, Error, On, RegionSpec, Settings as SpoolSettings, Spec, Spool};
 use unspool::{DiskSettings, Wait};
 use unspool_fakecuda::Fake;
@@ -146,13 +147,15 @@ fn only_what_has_changed_leaves_the_gpu() {
     c.flush(&Wait::default()).unwrap();
     assert_eq!(c.hashed_on_gpu(), 0, "there is nothing to compare with");
     for step in 2..=4 {
+        // Two chunks of an array, which lie apart, and one of another.
         state[0].1[step as usize * CHUNK + 7] ^= 1;
+        state[0].1[8] ^= 1;
         state[2].1[9] ^= 1;
         let before = fake.count("bytes_to_host");
         save(&c, step, &state).unwrap();
         c.flush(&Wait::default()).unwrap();
         let came = fake.count("bytes_to_host") - before;
-        assert!((2 * CHUNK as u64..3 * CHUNK as u64).contains(&came), "{came}");
+        assert!((3 * CHUNK as u64..4 * CHUNK as u64).contains(&came), "{came}");
         assert_eq!(c.hashed_on_gpu(), step - 1);
         check(&c, step, &state).unwrap();
     }
@@ -165,6 +168,54 @@ fn only_what_has_changed_leaves_the_gpu() {
     assert!((all..all + 10_000).contains(&came), "{came} of {all}");
     check(&c, 5, &state).unwrap();
     close(&c).unwrap();
+}
+
+#[test]
+fn hashes_are_of_what_the_application_has_enqueued_before() {
+    const LEN: u64 = 10 * CHUNK as u64;
+    let (fake, scratch) = (Fake::start(), Scratch::new());
+    let c = open(scratch.path(), Stage::Gpu, &Codecs::default()).unwrap();
+    let gpu = c.spool().gpu().unwrap().clone();
+    let stream = Stream::new(gpu.context()).unwrap();
+    let memory = DeviceMemory::new(gpu.context(), LEN).unwrap();
+    let part = |at: u64, len: u64| {
+        // SAFETY: inside the memory, which is freed after everything on the device.
+        unsafe { DeviceArray::dense(0, memory.span().address() + at, len) }
+    };
+    for step in 1..=4 {
+        gpu.write_small(&part(step * CHUNK as u64, 1), &[step as u8 | 64], &stream).unwrap();
+        c.begin(step, String::new(), &Alone, &Wait::default()).unwrap();
+        let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![LEN] };
+        let mut ticket = c.spool().save(step as i64, vec![spec], &Wait::default()).unwrap();
+        ticket.put(0, &part(0, LEN), &stream).unwrap();
+        ticket.commit().unwrap();
+        c.commit().unwrap();
+        c.flush(&Wait::default()).unwrap();
+        let expected = fake.peek(memory.span().address(), LEN).unwrap();
+        check(&c, step, &vec![("u", expected)]).unwrap();
+    }
+    assert_eq!(c.hashed_on_gpu(), 3);
+    close(&c).unwrap();
+}
+
+#[test]
+fn what_has_moved_to_main_memory_is_not_brought_back() {
+    let (_fake, scratch) = (Fake::start(), Scratch::new());
+    let c = open(scratch.path(), Stage::Gpu, &Codecs::default()).unwrap();
+    let spool = c.spool();
+    let put = |version: i64| {
+        let spec =
+            RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![(9 << 20) as u64] };
+        spool.save(version, vec![spec], &Wait::default())?.commit()
+    };
+    // The second one takes the place of the first.
+    put(1).unwrap();
+    put(2).unwrap();
+    spool.discard(2).unwrap();
+    spool.expect([1]).unwrap();
+    spool.restore(1, &Wait::default()).unwrap().finish().unwrap();
+    let link = &spool.stats().unwrap().links[0];
+    assert_eq!((link.flush.transfers, link.prefetch.transfers), (1, 0));
 }
 
 #[test]
