@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use unspool::{Error, ErrorKind, RestoreTicket, Spool, TierKind, Use, Wait};
-use unspool_codec::increment::{Chunks, Draft, Drafted};
+use unspool_codec::increment::{Chunks, Draft, Drafted, least_bytes};
 use unspool_codec::{CodecId, FrameError, Head, Region};
 
 use crate::committer::discard;
@@ -166,13 +166,11 @@ impl Stage {
         // What fails on a GPU is done on the host, or fails there for the same reason.
         let hashes = parent.and_then(|_| Hashes::of(ticket, self.seed).ok().flatten());
         let too_much =
-            |last: &Last| hashes.as_ref().is_some_and(|found| found.changed(&last.chunks) > most);
+            |last: &Last| hashes.as_ref().is_some_and(|found| found.least(&last.chunks) > most);
         parent = parent.filter(|last| !too_much(last));
         let draft = || Draft::new(&head, parent.map(|last| &last.chunks), self.seed, most);
         let found = hashes.as_ref().filter(|_| parent.is_some());
         let by_hashes = found.and_then(|hashes| hashes.drafted(ticket, draft()).ok());
-        // In full it has the checksum of the bytes that are stored, all of them.
-        let by_hashes = by_hashes.filter(|drafted| drafted.increment.is_some());
         self.hashed.fetch_add(u64::from(by_hashes.is_some()), Ordering::Relaxed);
         let (drafted, whole) = match by_hashes {
             Some(drafted) => (drafted, None),
@@ -242,10 +240,13 @@ impl Hashes {
         Ok(Some(Hashes { head, regions }))
     }
 
-    /// How many bytes have changed by them.
-    fn changed(&self, since: &Chunks) -> u64 {
+    /// The bytes that an increment has at least, by them.
+    fn least(&self, since: &Chunks) -> u64 {
         let regions = self.head.regions.iter().zip(&self.regions);
-        regions.filter_map(|(region, found)| Some(since.changed(region, found.as_ref()?))).sum()
+        let changed = |(region, found): (_, &Option<Vec<_>>)| {
+            found.as_ref().map_or(0, |hashes| since.changed(region, hashes))
+        };
+        least_bytes(&self.head, regions.map(changed).sum())
     }
 
     /// What has changed, of which alone the bytes are fetched; of streams all of them.

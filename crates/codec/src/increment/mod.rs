@@ -25,7 +25,7 @@ mod table;
 mod whole;
 
 pub use draft::{Chunks, Draft, Drafted};
-pub use table::{Increment, Parent, is_increment};
+pub use table::{Increment, Parent, is_increment, least_bytes};
 pub use whole::Whole;
 
 use twox_hash::XxHash3_128;

@@ -6,7 +6,9 @@ use std::ops::Range;
 use super::{CHUNK_BYTES, chunk_len, chunks_of, layout_of};
 use crate::codec::CodecId;
 use crate::dtype::Dtype;
-use crate::frame::{FrameError, FrameErrorKind, Head, RegionSpec, checksum, head_len, parse_head};
+use crate::frame::{
+    FrameError, FrameErrorKind, HEAD_ALIGNMENT, Head, RegionSpec, checksum, head_len, parse_head,
+};
 
 /// The region with the table.
 const TABLE: &str = "unspool.increment";
@@ -98,6 +100,13 @@ pub(super) fn sum_of(head: &[u8]) -> u64 {
     let mut sum = [0; 8];
     sum.copy_from_slice(&head[HEAD_CHECKSUM_AT]);
     u64::from_le_bytes(sum)
+}
+
+/// The bytes that an increment of a checkpoint with this head has at least, when so many have
+/// changed: before anything is read that would be read in vain.
+#[must_use]
+pub fn least_bytes(head: &Head, changed: u64) -> u64 {
+    HEAD_ALIGNMENT + FIXED as u64 + head.encoded_len() + changed
 }
 
 /// The frame of the increment of the checkpoint with this head, of which this has changed since

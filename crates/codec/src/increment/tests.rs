@@ -56,7 +56,20 @@ fn found(head: &Head, regions: &[&[u8]], parent: Option<&Chunks>, most: u64) -> 
     let ((hashed, its_sum), (found, sum)) = (made(true), made(false));
     assert!(hashed.increment == found.increment && its_sum == sum);
     assert_eq!(hashed.chunks.known(head), found.chunks.known(head));
+    let changed = |old: &Chunks| {
+        let plain = head.regions.iter().zip(regions).filter(|(one, _)| layout_of(one).is_none());
+        plain.map(|(region, bytes)| old.changed(region, &hashes_of(bytes))).sum()
+    };
+    if let Some((old, frame)) = parent.zip(hashed.increment.as_ref()) {
+        let (least, len) = (least_bytes(head, changed(old)), frame.len() as u64);
+        // But for what begins at a multiple of a page, names, and the numbers of chunks.
+        assert!((least..least + 16_384).contains(&len) || len > least && has_stream(head));
+    }
     hashed
+}
+
+fn has_stream(head: &Head) -> bool {
+    head.regions.iter().any(|region| layout_of(region).is_some())
 }
 
 fn hashes_of(bytes: &[u8]) -> Vec<u128> {
