@@ -1,6 +1,6 @@
 """Increments of a state on a GPU: what leaves the GPU, and how long a checkpoint takes.
 
-    python benches/python/gpu_increments.py [--gib 2] [--rounds 3] [--dir PATH]
+    python benches/python/gpu_increments.py [--gib 1] [--rounds 3] [--dir PATH]
 
 The state is arrays of CuPy with `--gib` GiB together; before each checkpoint but the first, which
 is full, one byte in each of a share of its chunks of 64 KiB changes, here and there. `main memory`
@@ -85,7 +85,7 @@ def measure(place: str, share: float, options: argparse.Namespace, folder: Path)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gib", type=float, default=2)
+    parser.add_argument("--gib", type=float, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dir")
     options = parser.parse_args()

@@ -18,8 +18,7 @@ pub(crate) fn joined(first: u64, second: u64, len: u64) -> u64 {
     // The checksum is linear: what it says of the first piece moves on by as many zeros as the
     // second has bytes. What it begins with and what it is changed by at the end cancel out.
     let powers = ZEROS.get_or_init(zeros);
-    let bits = (0..u64::BITS as usize).filter(|bit| len >> bit & 1 == 1);
-    bits.fold(first, |sum, bit| times(&powers[bit], sum)) ^ second
+    ones(len).fold(first, |sum, bit| times(&powers[bit], sum)) ^ second
 }
 
 /// A square matrix of bits, by its columns.
@@ -36,9 +35,18 @@ fn zeros() -> Box<[Matrix]> {
 }
 
 fn times(matrix: &Matrix, vector: u64) -> u64 {
-    // Without branches: the bits of a checksum are as good as random.
-    let columns = matrix.iter().enumerate();
-    columns.fold(0, |sum, (bit, column)| sum ^ (column & (vector >> bit & 1).wrapping_neg()))
+    ones(vector).fold(0, |sum, bit| sum ^ matrix[bit])
+}
+
+/// The numbers of the bits that are 1.
+fn ones(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        (word != 0).then(|| {
+            word &= word - 1;
+            bit
+        })
+    })
 }
 
 /// The same checksum for bytes that come in pieces, however they are cut.
