@@ -146,33 +146,43 @@ impl<'a> Draft<'a> {
         if bytes > 0 {
             read(&places, &mut buffer[begin..])?;
         }
-        let mut known = Known { stored: region.stored, ..Known::default() };
-        let (mut rest, mut runs_left) = (&buffer[begin..], changed.runs.iter().peekable());
-        for (at, told) in hashes.iter().enumerate() {
-            let len = chunk_len(region.stored, at as u64);
-            while runs_left.next_if(|run| run.end <= at as u64).is_some() {}
-            let has_changed = runs_left.peek().is_some_and(|run| run.start <= at as u64);
-            match old.filter(|_| !has_changed) {
-                Some(old) => {
-                    self.sum = joined(self.sum, old.sums[at], len);
-                    known.hashes.push(*told);
-                    known.sums.push(old.sums[at]);
-                }
-                None => {
-                    let (chunk, others) = rest.split_at(len as usize);
-                    rest = others;
-                    self.push(&mut known, chunk);
-                    if known.hashes[at] != *told {
-                        let what = "bytes that came do not have the hash that was told of them";
-                        self.failed = Some(FrameError::new(FrameErrorKind::Damaged, what));
-                    }
-                }
-            }
-        }
+        let known = self.merged(region, old, (hashes, &changed), &buffer[begin..]);
         self.taken = taken.filter(|taken| taken.len() as u64 <= self.most);
         runs.into_iter().for_each(|run| self.changes.add(run));
         self.end(region, known);
         Ok(())
+    }
+
+    /// What is known of a region by the hashes that were told of it: of chunks that have changed by
+    /// their bytes, which came one after the other, and else what was known of them.
+    fn merged(
+        &mut self,
+        region: &Region,
+        old: Option<&Known>,
+        (hashes, changed): (&[u128], &Changes),
+        mut bytes: &[u8],
+    ) -> Known {
+        let mut known = Known { stored: region.stored, ..Known::default() };
+        let mut runs = changed.runs.iter().peekable();
+        for (at, told) in hashes.iter().enumerate() {
+            let len = chunk_len(region.stored, at as u64);
+            while runs.next_if(|run| run.end <= at as u64).is_some() {}
+            let has_changed = runs.peek().is_some_and(|run| run.start <= at as u64);
+            if let Some(old) = old.filter(|_| !has_changed) {
+                self.sum = joined(self.sum, old.sums[at], len);
+                known.hashes.push(*told);
+                known.sums.push(old.sums[at]);
+                continue;
+            }
+            let (chunk, rest) = bytes.split_at(len as usize);
+            self.push(&mut known, chunk);
+            bytes = rest;
+            if known.hashes[at] != *told {
+                let what = "bytes that came do not have the hash that was told of them";
+                self.failed = Some(FrameError::new(FrameErrorKind::Damaged, what));
+            }
+        }
+        known
     }
 
     /// The next region. The gap before it is part of the payload.

@@ -8,7 +8,7 @@ use unspool_cuda::{DeviceError, DeviceSpan, Stream, copy as raw};
 use unspool_gpu_codec::ChunkHasher;
 
 use super::RestoreTicket;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Data, Gpu, Part, part, staged};
 
 /// The most bytes of parts that are brought side by side on the device and come together.
@@ -95,14 +95,14 @@ impl RestoreTicket {
                 copy_parts(&buffer[region.range()], parts, to);
                 return Ok(());
             }
-            None => return Ok(()),
+            None => return Err(gone()),
         };
         if let Some(bytes) = guard.bytes() {
             copy_parts(&bytes[region.range()], parts, to);
             return Ok(());
         }
         let gpu = self.served.shared.some_gpu();
-        let Some((gpu, span)) = gpu.zip(guard.device().cloned()) else { return Ok(()) };
+        let (gpu, span) = gpu.zip(guard.device().cloned()).ok_or_else(gone)?;
         let (stream, from) = (gpu.stream(), span.slice(region.offset, region.len)?);
         guard.order(stream)?;
         let copied = bring(&gpu, &from, parts, to);
@@ -110,6 +110,11 @@ impl RestoreTicket {
         guard.leave(stream)?;
         Ok(copied?)
     }
+}
+
+/// The error of a checkpoint whose memory is not there.
+fn gone() -> Error {
+    Error::new(ErrorKind::Device, "The memory of the checkpoint is not there any more.")
 }
 
 /// Enqueues the answers for all parts, one after the other.
