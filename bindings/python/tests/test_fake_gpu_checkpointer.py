@@ -71,6 +71,41 @@ def test_arrays_of_a_gpu_are_stored_as_increments_and_come_back_there(
     assert same_bits(again.numpy(), state(4))
 
 
+def test_only_what_has_changed_leaves_the_gpu(driver: Driver, tmp_path: Path) -> None:
+    u = np.arange(500_000, dtype="f4")
+    # Room for a little more than two.
+    with opened(tmp_path / "run", increments=True, keep=9, device="4100KiB") as checkpoints:
+        for step in range(1, 5):
+            u[step * 40_000] = -step
+            array = CaiArray(driver, u)
+            before = driver.control("count", b"bytes_to_host")
+            checkpoints.save(step, u=array, rate=step)
+            checkpoints.flush()
+            came = driver.control("count", b"bytes_to_host") - before
+            assert came == u.nbytes if step == 1 else came < 2 << 16
+        assert checkpoints._core.hashed_on_gpu == 3
+        again = CaiArray(driver, np.zeros_like(u))
+        assert checkpoints.restore(u=again) == 4
+        driver.synchronize()
+    assert same_bits(again.numpy(), u)
+
+
+def test_what_the_device_tier_has_no_room_for_is_compared_in_main_memory(
+    driver: Driver, tmp_path: Path
+) -> None:
+    u = np.arange(500_000, dtype="f4")
+    with opened(tmp_path / "run", increments=True, keep=9, device="1MiB") as checkpoints:
+        for step in range(1, 4):
+            u[step] = -step
+            checkpoints.save(step, u=CaiArray(driver, u))
+            checkpoints.flush()
+        assert checkpoints._core.hashed_on_gpu == 0
+        again = CaiArray(driver, np.zeros_like(u))
+        assert checkpoints.restore(u=again) == 3
+        driver.synchronize()
+    assert same_bits(again.numpy(), u)
+
+
 @pytest.mark.parametrize("increments", [False, True])
 def test_a_device_that_hangs_ends_no_close_and_costs_no_checkpoint_that_counts(
     driver: Driver, tmp_path: Path, increments: bool

@@ -8,9 +8,11 @@
 //! - [`NvCompCoder`]: the codecs of NVIDIA's nvCOMP, loaded when it is installed.
 //!
 //! [`GpuCodecs`] has all of them, for checkpoints whose regions have several codecs.
+//! [`ChunkHasher`] hashes what lies on a device, to find what has changed.
 
 mod codec;
 mod codecs;
+mod hashes;
 mod nvcomp;
 pub mod pending;
 mod scratch;
@@ -22,6 +24,7 @@ use unspool_cuda::kernels::KernelText;
 
 pub use codec::{DecodeJob, EncodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
 pub use codecs::{After, GpuCodecs, PendingParts, Request, Values};
+pub use hashes::ChunkHasher;
 pub use nvcomp::{NvCompCoder, NvCompLayout, NvCompLibrary};
 pub use pending::{
     CheckpointResult, DecodeStatus, EncodeError, EncodeErrorKind, JobResult, Pending, Slots, Start,
@@ -34,6 +37,7 @@ pub fn sources() -> Vec<KernelText> {
     let mut all = twine::sources();
     all.push(KernelText::of("zfp.cu", zfp::KERNELS, zfp::SOURCE));
     all.push(KernelText::of("nvcomp.cu", nvcomp::KERNELS, nvcomp::SOURCE));
+    all.push(KernelText::of("chunk_hash.cu", hashes::KERNELS, hashes::SOURCE));
     all.extend(unspool_cuda::kernels::sources());
     all
 }

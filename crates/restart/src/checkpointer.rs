@@ -280,6 +280,12 @@ impl Checkpointer {
         Some(self.level.as_ref()?.copier.copies())
     }
 
+    /// The checkpoints of which a GPU has found what has changed, so that only that left it.
+    #[must_use]
+    pub fn hashed_on_gpu(&self) -> u64 {
+        self.stage.as_ref().map_or(0, |stage| stage.hashed())
+    }
+
     /// Asks the run to stop: a checkpoint is due then, once. It may be called from any thread.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -353,6 +359,7 @@ impl Checkpointer {
             Standing::Saved(_) => {}
         }
         self.committer.wait_for_room(wait)?;
+        self.stage.iter().try_for_each(|stage| stage.expect(step))?;
         let copy = agreed.copy == Copy::Yes;
         lock(&self.life).saving = Some(Saving { step, values, begun, copy });
         Ok(())
@@ -400,6 +407,7 @@ impl Checkpointer {
         if let Some(saving) = lock(&self.life).saving.take() {
             // As a rule it is not there.
             let _ = self.spool().discard(saving.step as i64);
+            self.stage.iter().for_each(|stage| stage.expect_nothing());
             lock(&self.pace).saved(saving.step, self.now());
         }
     }

@@ -7,6 +7,7 @@ use crate::codes::{Code, Outcome};
 use crate::executor::is_of_device;
 use crate::world::World;
 
+mod hash;
 pub(crate) mod nvcomp;
 mod touch;
 mod twine;
@@ -65,6 +66,7 @@ const KERNELS: &[Kernel] = &[
     Kernel { name: c"copy_many", parameters: &[MANY], run: copy_many },
     Kernel { name: c"twine_encode", parameters: &[twine::ENCODE_WORDS], run: twine::encode },
     Kernel { name: c"twine_decode", parameters: &[twine::DECODE_WORDS], run: twine::decode },
+    Kernel { name: c"chunk_hash", parameters: hash::LAUNCH, run: hash::chunks },
     Kernel { name: c"nvcomp_arrays", parameters: nvcomp::ARRAYS, run: nvcomp::arrays },
     Kernel { name: c"nvcomp_table", parameters: nvcomp::TABLE, run: nvcomp::table },
     Kernel { name: c"nvcomp_pack", parameters: nvcomp::PACK, run: nvcomp::pack },

@@ -119,6 +119,12 @@ impl RestartCore {
         self.checkpointer.warnings().to_vec()
     }
 
+    /// The checkpoints of which a GPU has found what has changed.
+    #[getter]
+    fn hashed_on_gpu(&self) -> u64 {
+        self.checkpointer.hashed_on_gpu()
+    }
+
     /// What went wrong in the background and was not told yet: an exception, or None.
     fn take_failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let failure = self.checkpointer.take_failure()?;

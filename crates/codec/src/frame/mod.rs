@@ -7,6 +7,7 @@ mod limits;
 mod parse;
 mod region;
 
+pub(crate) use checksum::joined;
 pub use checksum::{Checksum, checksum};
 pub use error::{FrameError, FrameErrorKind};
 pub use head::{Head, Packed};

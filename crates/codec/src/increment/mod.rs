@@ -8,24 +8,27 @@
 //! names the parent and has the head of the whole checkpoint, and the changed chunks and
 //! differences. `docs/reference/format.md` specifies it.
 //!
-//! - [`Draft`] looks for changes; [`Chunks`] is what it compares with, and leaves for the next one;
-//!   [`Changed`] then takes what has changed.
+//! - [`Draft`] looks for changes and takes what has changed; [`Chunks`] is what it compares with,
+//!   and leaves for the next one. Hashes may come from where the bytes are: then only what has
+//!   changed has to come.
 //! - [`Increment`] is what was read back; [`Increment::apply`] makes the checkpoint of the parent
 //!   and the changed chunks.
 //!
 //! The hash is XXH3 with 128 bits and a seed of the run's. It is kept in memory and never stored:
 //! two chunks that differ are taken for equal with a probability of 2^-128, and the checksum of the
-//! whole payload, which is stored, would tell at the restore. Within 1 KiB of a chunk its sums are
-//! independent of each other, so that a GPU can compute the same hash while it reads memory once.
-//! Streams of Twine are kept in memory beside their hashes.
+//! whole payload, which is stored, would tell at the restore. A GPU computes the same hash
+//! (`crates/gpu_codec/kernels/chunk_hash.cu`). Streams of Twine are kept in memory beside their
+//! hashes.
 
 mod draft;
 mod table;
 mod whole;
 
 pub use draft::{Chunks, Draft, Drafted};
-pub use table::{Changed, Increment, Parent, is_increment};
+pub use table::{Increment, Parent, is_increment, least_bytes};
 pub use whole::Whole;
+
+use twox_hash::XxHash3_128;
 
 use crate::codec::CodecId;
 use crate::frame::Region;
@@ -33,6 +36,12 @@ use crate::twine::Layout;
 
 /// Bytes that are compared, and stored, together.
 pub const CHUNK_BYTES: usize = 1 << 16;
+
+/// The hash by which chunks are compared: XXH3 with 128 bits.
+#[must_use]
+pub fn chunk_hash(seed: u64, chunk: &[u8]) -> u128 {
+    XxHash3_128::oneshot_with_seed(seed, chunk)
+}
 
 /// The number of chunks of a region with so many stored bytes.
 fn chunks_of(stored: u64) -> u64 {

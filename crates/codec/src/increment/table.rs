@@ -6,7 +6,9 @@ use std::ops::Range;
 use super::{CHUNK_BYTES, chunk_len, chunks_of, layout_of};
 use crate::codec::CodecId;
 use crate::dtype::Dtype;
-use crate::frame::{FrameError, FrameErrorKind, Head, RegionSpec, checksum, head_len, parse_head};
+use crate::frame::{
+    FrameError, FrameErrorKind, HEAD_ALIGNMENT, Head, RegionSpec, checksum, head_len, parse_head,
+};
 
 /// The region with the table.
 const TABLE: &str = "unspool.increment";
@@ -100,83 +102,51 @@ pub(super) fn sum_of(head: &[u8]) -> u64 {
     u64::from_le_bytes(sum)
 }
 
-/// The frame of an increment while its chunks are taken, region by region, in the order of the
-/// head.
-#[derive(Debug)]
-pub struct Changed {
-    head: Head,
-    changes: Changes,
-    outer: Head,
-    frame: Vec<u8>,
-    /// The number of the next region, and of its first chunk.
-    next: (usize, u64),
+/// The bytes that an increment of a checkpoint with this head has at least, when so many have
+/// changed: before anything is read that would be read in vain.
+#[must_use]
+pub fn least_bytes(head: &Head, changed: u64) -> u64 {
+    HEAD_ALIGNMENT + FIXED as u64 + head.encoded_len() + changed
 }
 
-impl Changed {
-    /// The increment of the checkpoint with this head, of which this has changed since `parent`;
-    /// `None` when it would have more than `most` bytes.
-    pub(super) fn of(
-        parent: Parent,
-        (head, encoded): (&Head, &[u8]),
-        changes: Changes,
-        most: u64,
-    ) -> Result<Option<Changed>, FrameError> {
-        let table = encode(parent, encoded, &changes);
-        let spec = |name: &str, bytes: u64| RegionSpec {
-            name: name.to_owned(),
-            dtype: Dtype::UInt8,
-            shape: vec![bytes],
-        };
-        let chunks = changes.bytes_of(head);
-        let specs = vec![spec(TABLE, table.len() as u64), spec(CHUNKS, chunks)];
-        let outer = Head::layout(head.version, specs)?;
-        let mut frame = Vec::new();
-        let bytes = outer.frame_bytes();
-        let fits = bytes <= most
-            && usize::try_from(bytes).is_ok_and(|bytes| frame.try_reserve_exact(bytes).is_ok());
-        if !fits {
-            return Ok(None);
-        }
-        let len = outer.encoded_len() as usize;
-        frame.resize(len, 0);
-        frame.extend_from_slice(&table);
-        frame.resize(len + outer.regions[1].offset as usize, 0);
-        Ok(Some(Changed { head: head.clone(), changes, outer, frame, next: (0, 0) }))
+/// The frame of the increment of the checkpoint with this head, of which this has changed since
+/// `parent`, with the bytes of the changed chunks; `None` when it would have more than `most`
+/// bytes.
+pub(super) fn frame_of(
+    parent: Parent,
+    (head, encoded): (&Head, &[u8]),
+    (changes, chunks): (&Changes, Vec<u8>),
+    most: u64,
+) -> Result<Option<Vec<u8>>, FrameError> {
+    let table = encode(parent, encoded, changes);
+    let spec = |name: &str, bytes: u64| RegionSpec {
+        name: name.to_owned(),
+        dtype: Dtype::UInt8,
+        shape: vec![bytes],
+    };
+    let specs = vec![spec(TABLE, table.len() as u64), spec(CHUNKS, changes.bytes_of(head))];
+    let outer = Head::layout(head.version, specs)?;
+    let bytes = outer.frame_bytes();
+    // The chunks move to their place: they are not in memory twice.
+    let mut frame = chunks;
+    let more = bytes.saturating_sub(frame.len() as u64);
+    let fits = bytes <= most
+        && usize::try_from(more).is_ok_and(|more| frame.try_reserve_exact(more).is_ok());
+    if !fits {
+        return Ok(None);
     }
-
-    /// Takes what has changed of the stored bytes of the next region, the same that the draft has
-    /// looked through.
-    ///
-    /// # Panics
-    /// When the head has no further region, or it has another length.
-    pub fn take(&mut self, stored: &[u8]) {
-        let (index, base) = self.next;
-        let region = &self.head.regions[index];
-        assert_eq!(region.stored, stored.len() as u64, "the region as its head has it");
-        let end = base + chunks_of(region.stored);
-        let runs = &self.changes.runs;
-        let first = runs.partition_point(|run| run.end <= base);
-        for run in runs[first..].iter().take_while(|run| run.start < end) {
-            let from = (run.start.max(base) - base) as usize * CHUNK_BYTES;
-            let to = (run.end.min(end) - base) as usize * CHUNK_BYTES;
-            self.frame.extend_from_slice(&stored[from..to.min(stored.len())]);
-        }
-        self.next = (index + 1, end);
-    }
-
-    /// The frame, when all regions were taken.
-    ///
-    /// # Panics
-    /// When some were not.
-    #[must_use]
-    pub fn into_frame(mut self) -> Vec<u8> {
-        assert_eq!(self.next.0, self.head.regions.len(), "all regions were taken");
-        self.changes.deltas.iter().for_each(|delta| self.frame.extend_from_slice(&delta.bytes));
-        assert_eq!(self.frame.len() as u64, self.outer.frame_bytes(), "chunks as the table says");
-        let (head, payload) = self.frame.split_at_mut(self.outer.encoded_len() as usize);
-        head.copy_from_slice(&self.outer.encode(checksum(payload)));
-        self.frame
-    }
+    let begin = outer.encoded_len() as usize;
+    let end = begin + outer.regions[1].offset as usize;
+    changes.deltas.iter().for_each(|delta| frame.extend_from_slice(&delta.bytes));
+    let len = frame.len();
+    assert_eq!((end + len) as u64, bytes, "chunks as the table says");
+    frame.resize(end + len, 0);
+    frame.copy_within(..len, end);
+    frame[begin..end].fill(0);
+    frame[begin..begin + table.len()].copy_from_slice(&table);
+    let front = outer.encode(checksum(&frame[begin..]));
+    frame[..begin].copy_from_slice(&front);
+    Ok(Some(frame))
 }
 
 /// The bytes of these chunks of a checkpoint.

@@ -1,5 +1,7 @@
 //! Increments against full frames.
 
+use std::ops::Range;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -36,15 +38,48 @@ struct Found {
     increment: Option<Vec<u8>>,
 }
 
+/// The regions as bytes, or as hashes of them where they are no streams, which makes no difference.
 fn found(head: &Head, regions: &[&[u8]], parent: Option<&Chunks>, most: u64) -> Found {
-    let mut draft = Draft::new(head, parent, SEED);
-    regions.iter().for_each(|bytes| draft.look(bytes));
-    let drafted = draft.finish(most).unwrap();
-    let increment = drafted.increment.map(|mut changed| {
-        regions.iter().for_each(|bytes| changed.take(bytes));
-        changed.into_frame()
-    });
-    Found { chunks: drafted.chunks, increment }
+    let made = |is_hashed: bool| {
+        let mut draft = Draft::new(head, parent, SEED, most);
+        for (region, bytes) in head.regions.iter().zip(regions) {
+            if is_hashed && layout_of(region).is_none() {
+                let hashes = hashes_of(bytes);
+                draft.look_hashed(&hashes, |places, to| gather(bytes, places, to)).unwrap();
+            } else {
+                draft.look(bytes);
+            }
+        }
+        let Drafted { chunks, increment, payload_sum } = draft.finish().unwrap();
+        (Found { chunks, increment }, payload_sum)
+    };
+    let ((hashed, its_sum), (found, sum)) = (made(true), made(false));
+    assert!(hashed.increment == found.increment && its_sum == sum);
+    assert_eq!(hashed.chunks.known(head), found.chunks.known(head));
+    let changed = |old: &Chunks| {
+        let plain = head.regions.iter().zip(regions).filter(|(one, _)| layout_of(one).is_none());
+        plain.map(|(region, bytes)| old.changed(region, &hashes_of(bytes))).sum()
+    };
+    if let Some((old, frame)) = parent.zip(hashed.increment.as_ref()) {
+        let (least, len) = (least_bytes(head, changed(old)), frame.len() as u64);
+        // But for what begins at a multiple of a page, names, and the numbers of chunks.
+        assert!((least..least + 16_384).contains(&len) || len > least && has_stream(head));
+    }
+    hashed
+}
+
+fn has_stream(head: &Head) -> bool {
+    head.regions.iter().any(|region| layout_of(region).is_some())
+}
+
+fn hashes_of(bytes: &[u8]) -> Vec<u128> {
+    bytes.chunks(CHUNK_BYTES).map(|chunk| chunk_hash(SEED, chunk)).collect()
+}
+
+fn gather(bytes: &[u8], places: &[Range<usize>], to: &mut [u8]) -> Result<(), FrameError> {
+    let all: Vec<&[u8]> = places.iter().map(|place| &bytes[place.clone()]).collect();
+    to.copy_from_slice(&all.concat());
+    Ok(())
 }
 
 fn draft(version: i64, arrays: &[Array], parent: Option<&Chunks>) -> Found {
@@ -99,6 +134,27 @@ fn an_increment_of_more_than_it_may_have_is_none() {
     // What comes next is compared with this one all the same.
     let next = draft(3, &second, Some(&found(0).chunks));
     assert_eq!(apply(whole(2, &second), &next.increment.unwrap()).unwrap(), whole(3, &second));
+}
+
+#[test]
+fn hashes_that_are_not_those_of_the_bytes_are_noticed() {
+    let arrays = u(vec![3; 3 * CHUNK_BYTES]);
+    let (before, head) = (draft(1, &arrays, None), head_of(2, &arrays));
+    let mut hashes = hashes_of(&arrays[0].2);
+    assert_eq!(before.chunks.changed(&head.regions[0], &hashes), 0);
+    hashes[1] ^= 1;
+    assert_eq!(before.chunks.changed(&head.regions[0], &hashes), CHUNK_BYTES as u64);
+    let mut draft = Draft::new(&head, Some(&before.chunks), SEED, u64::MAX);
+    draft.look_hashed(&hashes, |places, to| gather(&arrays[0].2, places, to)).unwrap();
+    assert_eq!(draft.finish().unwrap_err().kind(), FrameErrorKind::Damaged);
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error() {
+    let arrays = u(vec![3; CHUNK_BYTES]);
+    let (before, head) = (draft(1, &arrays, None), head_of(2, &arrays));
+    let mut draft = Draft::new(&head, Some(&before.chunks), SEED, u64::MAX);
+    assert_eq!(draft.look_hashed(&[7], |_, _| Err("gone")), Err("gone"));
 }
 
 #[test]

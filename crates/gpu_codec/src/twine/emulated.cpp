@@ -18,7 +18,7 @@
 #define __device__
 #define __global__
 #define __grid_constant__
-#define __launch_bounds__(x)
+#define __launch_bounds__(...)
 #define __shared__ static thread_local
 #define THREADS (32 * WARPS)
 

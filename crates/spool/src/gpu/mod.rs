@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use unspool_cuda::{Context, device_of};
 use unspool_cuda::{DeviceError, DeviceErrorKind, StridedCopies};
-use unspool_gpu_codec::GpuCodecs;
+use unspool_gpu_codec::{ChunkHasher, GpuCodecs};
 use unspool_tiers::Gpu as Device;
 
 use crate::error::{Error, ErrorKind};
@@ -37,6 +37,7 @@ pub struct Gpu {
     device: Arc<Device>,
     strided: Arc<StridedCopies>,
     pub(crate) coders: Arc<GpuCodecs>,
+    hasher: Arc<ChunkHasher>,
     /// There are no kernels for its encoders, or the device does not take them.
     broken: Arc<AtomicBool>,
     scratch: Arc<ScratchPool>,
@@ -46,8 +47,9 @@ impl Gpu {
     /// `folders` are looked into first for nvCOMP and for the compiler.
     pub(crate) fn new(device: Arc<Device>, folders: Vec<PathBuf>) -> Gpu {
         let coders = Arc::new(GpuCodecs::new(device.context(), &folders));
+        let hasher = Arc::new(ChunkHasher::looking_in(device.context(), folders.clone()));
         let strided = Arc::new(StridedCopies::looking_in(device.context(), folders));
-        Gpu { device, strided, coders, broken: Arc::default(), scratch: Arc::default() }
+        Gpu { device, strided, coders, hasher, broken: Arc::default(), scratch: Arc::default() }
     }
 
     /// Its encoders and decoders; `None` once they were found not to work.
@@ -69,6 +71,10 @@ impl Gpu {
 
     pub(crate) fn scratch(&self, bytes: u64, stream: &Stream) -> Result<ScratchLease, DeviceError> {
         self.scratch.take(self, bytes, stream)
+    }
+
+    pub(crate) fn hasher(&self) -> &ChunkHasher {
+        &self.hasher
     }
 
     pub(crate) fn strided(&self) -> &StridedCopies {

@@ -1,5 +1,6 @@
 //! A restore in progress.
 
+mod chunks;
 mod decoded;
 mod on_gpu;
 mod stored;

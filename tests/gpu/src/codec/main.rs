@@ -1,9 +1,10 @@
-//! Twine on a GPU: checks against the codec of the processor, and measurements beside a plain copy.
+//! Twine on a GPU, and the hashes of chunks: checks against the codec and the hash of the
+//! processor, and measurements beside a plain copy.
 //!
 //! `cargo run --release --bin gpu_codec -- check [ROUNDS] | figures [MIB
-//! [NAME [LEAST]]] | sanitize`. `sanitize` is a small check for compute-sanitizer; it and `check`
-//! print the seed of a failure. `figures` measures arrays of LEAST to MIB mebibytes, with the
-//! codecs whose names contain NAME.
+//! [NAME [LEAST]]] | hashes [MIB] | sanitize`. `sanitize` is a small check for compute-sanitizer;
+//! it and `check` print the seed of a failure. `figures` measures arrays of LEAST to MIB mebibytes,
+//! with the codecs whose names contain NAME.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -13,6 +14,7 @@ mod check;
 #[allow(dead_code)]
 mod fields;
 mod figures;
+mod hashes;
 mod large;
 
 use unspool_cuda::{Context, Driver};
@@ -32,7 +34,12 @@ fn main() {
             }
             check::run(&context, first..first + number.unwrap_or(200), &[0, 2, 4, 8]);
         }
+        Some("hashes") => {
+            hashes::check(&context, 500);
+            hashes::figures(&context, number.unwrap_or(4096));
+        }
         Some("sanitize") => {
+            hashes::check(&context, 20);
             check::run(&context, 0..number.unwrap_or(3), &[0]);
             // compute-sanitizer 13.0 examines the driver when the process exits; a third of the
             // runs under memcheck that exited at once crashed in it, with none of our threads left.
@@ -45,7 +52,8 @@ fn main() {
             figures::run(&context, (least, number.unwrap_or(512)), name);
         }
         _ => println!(
-            "usage: gpu_codec check [ROUNDS [FIRST]] | figures [MIB [NAME [LEAST]]] | sanitize"
+            "usage: gpu_codec check [ROUNDS [FIRST]] | figures [MIB [NAME [LEAST]]] | \
+             hashes [MIB] | sanitize"
         ),
     }
 }

@@ -95,7 +95,8 @@ class Checkpointer:
             chunks of 64 KiB, and in full as often as costs least; with a number, one in so many
             is full, and more where increments would be larger than that. Checkpoints are compared
             in the host tier, which needs room for one of them, and for three where saves are not to
-            wait for the disk.
+            wait for the disk. A `device` tier with room for two of them compares arrays of a GPU
+            there: then only what has changed leaves it.
 
     Raises:
         OptionError: an argument makes no sense, or checkpoints of another number of ranks lie

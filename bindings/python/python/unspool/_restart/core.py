@@ -39,6 +39,10 @@ class Core(Protocol):
     def interval(self) -> float | None:
         """Seconds between two checkpoints, where time decides."""
 
+    @property
+    def hashed_on_gpu(self) -> int:
+        """The checkpoints of which a GPU has found what has changed."""
+
     def take_failure(self) -> Exception | None:
         """What went wrong in the background and was not told yet."""
 
