@@ -45,7 +45,7 @@ fn check(ticket: &mut RestoreTicket, version: i64) -> Outcome {
     let mut found = vec![0; parts.iter().map(|part| part.len()).sum()];
     ticket.read_parts(0, &parts, &mut found)?;
     assert_eq!(found, parts.map(|part| all[part].to_vec()).concat());
-    assert!(ticket.read_parts(0, &[0..5], &mut [0; 6]).is_err(), "another size");
+    assert!(ticket.read_parts(0, &parts, &mut [0; 6]).is_err(), "another size");
     for (index, len) in LENS.into_iter().enumerate() {
         let mut found = vec![7; 3];
         ticket.append_stored(index, &mut found)?;
