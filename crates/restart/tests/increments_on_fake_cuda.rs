@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use unspool::gpu::{DeviceArray, DeviceMemory, Stream};
 use unspool::{Codecs, Dtype, Error, On, RegionSpec, Settings as SpoolSettings, Spec, Spool};
 use unspool::{DiskSettings, Wait};
 use unspool_fakecuda::Fake;
@@ -170,34 +169,6 @@ fn only_what_has_changed_leaves_the_gpu() {
         assert!((all..all + 10_000).contains(&came), "{came} of {all}");
         check(&c, step, &state).unwrap();
     }
-    close(&c).unwrap();
-}
-
-#[test]
-fn hashes_are_of_what_the_application_has_enqueued_before() {
-    const LEN: u64 = 10 * CHUNK as u64;
-    let (fake, scratch) = (Fake::start(), Scratch::new());
-    let c = open(scratch.path(), Stage::Gpu, &Codecs::default()).unwrap();
-    let gpu = c.spool().gpu().unwrap().clone();
-    let stream = Stream::new(gpu.context()).unwrap();
-    let memory = DeviceMemory::new(gpu.context(), LEN).unwrap();
-    let part = |at: u64, len: u64| {
-        // SAFETY: inside the memory, which is freed after everything on the device.
-        unsafe { DeviceArray::dense(0, memory.span().address() + at, len) }
-    };
-    for step in 1..=4 {
-        gpu.write_small(&part(step * CHUNK as u64, 1), &[step as u8 | 64], &stream).unwrap();
-        c.begin(step, String::new(), &Alone, &Wait::default()).unwrap();
-        let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![LEN] };
-        let mut ticket = c.spool().save(step as i64, vec![spec], &Wait::default()).unwrap();
-        ticket.put(0, &part(0, LEN), &stream).unwrap();
-        ticket.commit().unwrap();
-        c.commit().unwrap();
-        c.flush(&Wait::default()).unwrap();
-        let expected = fake.peek(memory.span().address(), LEN).unwrap();
-        check(&c, step, &vec![("u", expected)]).unwrap();
-    }
-    assert_eq!(c.hashed_on_gpu(), 3);
     close(&c).unwrap();
 }
 
