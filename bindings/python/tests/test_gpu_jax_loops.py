@@ -58,16 +58,16 @@ def test_states_of_some_size_come_back_with_their_bits(gpu_spool: unspool.Spool)
     assert jnp.array_equal(found[1][1], expected[1][1])
 
 
-@pytest.mark.parametrize(("items", "saves"), [(8_192, 10), (65_536, 20), (200_000, 80)])
+@pytest.mark.parametrize(("items", "saves"), [(8_192, 10), (500_000, 20), (1_200_000, 80)])
 def test_small_states_are_saved_together(items: int, saves: int) -> None:
-    # Of 32 KiB eight, of 256 KiB four, and of 800,000 bytes one.
+    # Of 32 KiB eight, of 2 MB four, and of 4.8 MB one.
     given = [jnp.arange(items) % 3 - 1.0, jnp.arange(items) % 7 - 3.0, jnp.arange(80.0) % 3 - 1]
 
     def last(scan: Any) -> Any:
         step = lambda u, x: (given[0] * x - u * jnp.sign(u), None)  # noqa: E731
         return jax.jit(jax.grad(lambda u: scan(step, u, given[2])[0].sum()))(given[1])
 
-    with unspool.Spool(host="256MiB", on="cuda") as spool:
+    with unspool.Spool(host="512MiB", on="cuda") as spool:
         found = last(partial(loops.scan, spool=spool))
         assert jnp.array_equal(found, last(jax.lax.scan))
         assert spool.stats().saves == saves and len(spool) == 0

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use unspool::gpu::{DeviceMemory, Gpu};
+use unspool::gpu::{BlockMemory, Gpu};
 
 use super::block::Block;
 use super::export::{ExportedMemory, Wishes, capsule};
@@ -44,8 +44,8 @@ impl DeviceBuffer {
         DeviceBuffer { gpu, address, items, read_only, keep, block }
     }
 
-    /// New memory of its own, in order on `block`'s stream, and its address; its content is
-    /// unspecified.
+    /// A buffer over memory that is none of a tier's, in order on `block`'s stream, and that
+    /// memory; its content is unspecified.
     ///
     /// # Errors
     /// `Device` when the GPU has no more.
@@ -54,11 +54,13 @@ impl DeviceBuffer {
         items: Items,
         read_only: bool,
         block: Arc<Block>,
-    ) -> Result<(DeviceBuffer, u64), unspool::Error> {
-        let memory = DeviceMemory::new(gpu.context(), items.bytes as u64)?;
-        let address = memory.span().address();
-        let keep: Arc<dyn Any + Send + Sync> = Arc::new(memory);
-        Ok((DeviceBuffer::new(gpu.clone(), address, items, read_only, (keep, block)), address))
+    ) -> Result<(DeviceBuffer, Arc<BlockMemory>), unspool::Error> {
+        let stream = streams::borrow(gpu, block.stream())?;
+        let memory = Arc::new(BlockMemory::new(gpu, items.bytes as u64, &stream)?);
+        let keep: Arc<dyn Any + Send + Sync> = Arc::<BlockMemory>::clone(&memory);
+        let place = (keep, block);
+        let buffer = DeviceBuffer::new(gpu.clone(), memory.address(), items, read_only, place);
+        Ok((buffer, memory))
     }
 
     /// The GPU, the address of its first item, and the stream on which it is in order; refused when
@@ -69,11 +71,6 @@ impl DeviceBuffer {
     pub fn borrowed(&self) -> PyResult<(u32, u64, usize)> {
         self.block.check()?;
         Ok((self.gpu.ordinal(), self.address, self.block.stream()))
-    }
-
-    /// Holds its memory in place.
-    pub fn keep(&self) -> Arc<dyn Any + Send + Sync> {
-        Arc::clone(&self.keep)
     }
 
     /// What it holds.

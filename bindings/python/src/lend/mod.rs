@@ -31,7 +31,7 @@ use std::sync::Arc;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use unspool::gpu::Gpu;
+use unspool::gpu::{BlockMemory, Gpu, Stream};
 use unspool::{Head, Spool};
 
 use crate::regions::is_positional;
@@ -72,6 +72,17 @@ pub fn arrange<'py>(
         return Ok(things.remove(0));
     }
     Ok(PyTuple::new(py, things)?.into_any())
+}
+
+/// Lets others have the memory that a block has worked in, after what is on its stream.
+fn done<'a>(gpu: &Gpu, stream: &Stream, all: impl IntoIterator<Item = &'a Arc<BlockMemory>>) {
+    let mut all = all.into_iter().peekable();
+    if all.peek().is_none() {
+        return;
+    }
+    // Without a fence it is freed after everything on the device.
+    let Ok(fence) = gpu.fence(stream) else { return };
+    all.for_each(|memory| memory.done(fence.clone()));
 }
 
 /// Makes arrays of NumPy over the memory of a block read-only: it ends.

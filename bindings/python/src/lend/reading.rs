@@ -4,13 +4,13 @@ use std::any::Any;
 use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
-use unspool::gpu::{DeviceArray, Gpu};
+use unspool::gpu::{BlockMemory, DeviceArray, Gpu};
 use unspool::{Error, Region, RestoreTicket, Wait};
 
 use super::block::Block;
 use super::items::Items;
 use super::memory::ALIGNMENT;
-use super::{DeviceBuffer, HostBuffer, InPlace, arrange, overwritten, streams, wrap};
+use super::{DeviceBuffer, HostBuffer, InPlace, arrange, done, overwritten, streams, wrap};
 use crate::errors::{Class, error};
 use crate::waiting::{detached, waiting};
 
@@ -32,12 +32,15 @@ enum ReadingState {
     /// Not yet entered.
     New,
     /// Inside of the block.
-    Open(Box<RestoreTicket>, Arc<Block>),
+    Open(Box<RestoreTicket>, Arc<Block>, Copies),
     /// Left.
     Done,
 }
 
 type Shared = (Arc<dyn Any + Send + Sync>, Arc<Block>);
+
+/// The memory of regions that do not lie on the GPU as they are.
+type Copies = Vec<Arc<BlockMemory>>;
 
 impl Reading {
     /// A block for `version`, not yet entered.
@@ -64,17 +67,22 @@ impl Reading {
         py: Python<'py>,
         ticket: &mut RestoreTicket,
         block: &Arc<Block>,
+        copies: &mut Copies,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let head = Arc::clone(ticket.head());
         let gpu = self.place.gpu.as_ref();
         let mut buffers = Vec::with_capacity(head.regions.len());
         for (index, region) in head.regions.iter().enumerate() {
             let made = detached(py, Some(self.version), || match gpu {
-                Some(gpu) => on_device(gpu, ticket, (index, region), block).map(MadeArrays::Device),
+                Some(gpu) => on_device(gpu, ticket, (index, region), block)
+                    .map(|(buffer, copy)| MadeArrays::Device(buffer, copy)),
                 None => on_host(ticket, (index, region), block).map(MadeArrays::Host),
             })?;
             let buffer = match made {
-                MadeArrays::Device(buffer) => Bound::new(py, buffer)?.into_any(),
+                MadeArrays::Device(buffer, copy) => {
+                    copies.extend(copy);
+                    Bound::new(py, buffer)?.into_any()
+                }
                 MadeArrays::Host(buffer) => Bound::new(py, buffer)?.into_any(),
             };
             buffers.push(wrap(buffer, self.to.as_deref())?);
@@ -84,7 +92,7 @@ impl Reading {
 }
 
 enum MadeArrays {
-    Device(DeviceBuffer),
+    Device(DeviceBuffer, Option<Arc<BlockMemory>>),
     Host(HostBuffer),
 }
 
@@ -94,19 +102,19 @@ fn on_device(
     ticket: &mut RestoreTicket,
     (index, region): (usize, &Region),
     block: &Arc<Block>,
-) -> Result<DeviceBuffer, Error> {
+) -> Result<(DeviceBuffer, Option<Arc<BlockMemory>>), Error> {
     let items = Items::of(region);
     if let (Some(span), Some(keep)) = (ticket.device_region(index)?, ticket.memory()) {
         let shared: Shared = (keep, Arc::clone(block));
-        return Ok(DeviceBuffer::new(gpu.clone(), span.address(), items, true, shared));
+        return Ok((DeviceBuffer::new(gpu.clone(), span.address(), items, true, shared), None));
     }
-    let (buffer, address) = DeviceBuffer::allocate(gpu, items, true, Arc::clone(block))?;
+    let (buffer, memory) = DeviceBuffer::allocate(gpu, items, true, Arc::clone(block))?;
     if region.bytes > 0 {
         // SAFETY: the buffer keeps its memory, and the block waits for the copy before it ends.
-        let array = unsafe { DeviceArray::dense(gpu.ordinal(), address, region.bytes) };
+        let array = unsafe { DeviceArray::dense(gpu.ordinal(), memory.address(), region.bytes) };
         ticket.get(index, &array, &streams::borrow(gpu, block.stream())?)?;
     }
-    Ok(buffer)
+    Ok((buffer, Some(memory)))
 }
 
 /// A region where it lies in main memory, or a copy of it.
@@ -177,15 +185,17 @@ impl Reading {
             return Err(error(py, Class::Corrupt, overwritten(self.version, &name)));
         }
         let block = Arc::new(stream.map_or_else(Block::of_host, Block::new));
-        let things = self.buffers(py, &mut ticket, &block).inspect_err(|_| block.end())?;
+        let mut copies = Copies::new();
+        let things = self.buffers(py, &mut ticket, &block, &mut copies);
+        let things = things.inspect_err(|_| block.end())?;
         let answer = arrange(py, ticket.head(), things)?;
-        drop(self.swap(ReadingState::Open(Box::new(ticket), block)));
+        drop(self.swap(ReadingState::Open(Box::new(ticket), block, copies)));
         Ok(answer)
     }
 
     /// Ends the restore, or gives it up.
     fn leave(&self, py: Python<'_>, given_up: bool) -> PyResult<()> {
-        let ReadingState::Open(ticket, block) = self.swap(ReadingState::Done) else {
+        let ReadingState::Open(ticket, block, copies) = self.swap(ReadingState::Done) else {
             return Ok(());
         };
         block.end();
@@ -195,6 +205,9 @@ impl Reading {
         }
         detached(py, Some(self.version), || {
             let stream = gpu.map(|gpu| streams::borrow(gpu, block.stream())).transpose()?;
+            if let Some((gpu, stream)) = gpu.zip(stream.as_ref()) {
+                done(gpu, stream, &copies);
+            }
             match (stream, given_up) {
                 (Some(stream), false) => ticket.finish_on(&stream),
                 (None, false) => ticket.finish(),
@@ -213,7 +226,7 @@ impl Reading {
 impl Drop for Reading {
     /// A block that was entered and never left is given up.
     fn drop(&mut self) {
-        if let ReadingState::Open(ticket, block) = self.swap(ReadingState::Done) {
+        if let ReadingState::Open(ticket, block, _) = self.swap(ReadingState::Done) {
             self.place.blocks.leave("reading", self.version);
             block.end();
             let gpu = self.place.gpu.clone();

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use unspool::gpu::{DeviceArray, Gpu, Stream};
+use unspool::gpu::{BlockMemory, DeviceArray, Gpu, Stream};
 use unspool::{Dtype, Error, Head, Region, RegionSpec, SaveTicket, TierKind, Wait};
 
 use super::block::Block;
 use super::items::Items;
 use super::memory::FixedMemory;
-use super::{DeviceBuffer, HostBuffer, InPlace, arrange, close_to_writes, streams, wrap};
+use super::{DeviceBuffer, HostBuffer, InPlace, arrange, close_to_writes, done, streams, wrap};
 use crate::errors::{Class, error};
 use crate::waiting::{detached, waiting};
 
@@ -56,24 +56,26 @@ struct Open {
 struct Temporary {
     index: usize,
     array: DeviceArray,
-    /// Holds it in place until the copy is enqueued; it is freed after all work on the device.
-    _keep: Arc<dyn Any + Send + Sync>,
+    /// Holds it in place until the copy is enqueued.
+    memory: Arc<BlockMemory>,
 }
 
 impl Open {
     /// Copies what was computed elsewhere into its regions, and saves the checkpoint.
-    fn commit(mut self, stream: Option<&Stream>) -> Result<(), Error> {
+    fn commit(mut self, on: Option<(&Gpu, &Stream)>) -> Result<(), Error> {
         for (index, memory) in &self.plain {
             // SAFETY: the block was left, and its buffers are lent no more: who still writes
             // through a view was told that its content is unspecified.
             self.ticket.fill_from(*index, unsafe { memory.values() })?;
         }
-        let Some(stream) = stream else { return self.ticket.commit() };
+        let Some((gpu, stream)) = on else { return self.ticket.commit() };
         for Temporary { index, array, .. } in self.temporary.iter().filter(|t| t.array.bytes() > 0)
         {
             self.ticket.put(*index, array, stream)?;
         }
-        self.ticket.commit_on(stream)
+        self.ticket.commit_on(stream)?;
+        done(gpu, stream, self.temporary.iter().map(|temporary| &temporary.memory));
+        Ok(())
     }
 }
 
@@ -214,10 +216,10 @@ impl Writing {
         }
         let made =
             detached(py, Some(self.version), || DeviceBuffer::allocate(gpu, items, false, block));
-        let (buffer, address) = made?;
-        // SAFETY: the memory is kept until the copy is enqueued, and freed after it.
-        let array = unsafe { DeviceArray::dense(gpu.ordinal(), address, region.bytes) };
-        open.temporary.push(Temporary { index, array, _keep: buffer.keep() });
+        let (buffer, memory) = made?;
+        // SAFETY: the memory is kept until the copy is enqueued, and used by others after it.
+        let array = unsafe { DeviceArray::dense(gpu.ordinal(), memory.address(), region.bytes) };
+        open.temporary.push(Temporary { index, array, memory });
         Ok(Bound::new(py, buffer)?.into_any())
     }
 
@@ -324,7 +326,7 @@ impl Writing {
                         None if open.plain.is_empty() => self.place.written.seal(&mut open.ticket),
                         _ => None,
                     };
-                    open.commit(stream.as_ref())?;
+                    open.commit(gpu.zip(stream.as_ref()))?;
                     self.place.written.keep(self.version, sealed);
                     Ok(())
                 }

@@ -27,6 +27,7 @@ pub(crate) use copies::{
 pub(crate) use idle::Idle;
 pub use lone::{LoneArray, LoneDecoding};
 pub use on::On;
+pub use scratch::BlockMemory;
 pub(crate) use scratch::{ScratchLease, ScratchPool};
 pub use unspool_cuda::{DeviceMemory, DeviceSpan, Fence, PinnedMemory, Stream, StridedLayout};
 pub use unspool_tiers::{DeviceArray, GivenArray, Owner};

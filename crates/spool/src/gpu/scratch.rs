@@ -1,10 +1,13 @@
 //! Device memory for bytes on their way, made once and used again: allocating costs more than most
 //! copies.
 
+use std::sync::OnceLock;
+
 use unspool_cuda::{DeviceError, DeviceMemory, DeviceSpan, Fence, Stream};
 use unspool_transfer::sync::{Mutex, lock};
 
 use super::Gpu;
+use crate::error::Error;
 
 /// The most bytes that are kept for later, and pieces of them.
 const KEPT_BYTES: u64 = 512 << 20;
@@ -69,5 +72,46 @@ impl ScratchLease {
         }
         // What is freed is freed without the lock.
         drop(kept);
+    }
+}
+
+/// Memory of a GPU that the application works on, in order on one stream. Dropped after
+/// [`BlockMemory::done`] it is used again, after that work; else it is freed after everything on the
+/// device.
+#[derive(Debug)]
+pub struct BlockMemory {
+    gpu: Gpu,
+    /// `None` once it was given back.
+    lease: Option<ScratchLease>,
+    done: OnceLock<Fence>,
+}
+
+impl BlockMemory {
+    /// Memory of `bytes` bytes, for work on `stream` from now on; its content is unspecified.
+    ///
+    /// # Errors
+    /// `Device` when the GPU has no more.
+    pub fn new(gpu: &Gpu, bytes: u64, stream: &Stream) -> Result<BlockMemory, Error> {
+        let lease = Some(gpu.scratch(bytes, stream)?);
+        Ok(BlockMemory { gpu: gpu.clone(), lease, done: OnceLock::new() })
+    }
+
+    /// The address of its first byte.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.lease.as_ref().map_or(0, |lease| lease.span().address())
+    }
+
+    /// All work on it comes before `fence`.
+    pub fn done(&self, fence: Fence) {
+        let _ = self.done.set(fence);
+    }
+}
+
+impl Drop for BlockMemory {
+    fn drop(&mut self) {
+        if let Some((lease, fence)) = self.lease.take().zip(self.done.take()) {
+            lease.done(&self.gpu, fence);
+        }
     }
 }

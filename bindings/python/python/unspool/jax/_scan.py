@@ -39,7 +39,7 @@ def scan(
     `xs`, and of everything traced that `f` closes over.
 
     Small states are saved and restored together, up to eight in a block, as a call costs more than
-    copying them. XLA holds one block beside the loop: at most 256 KiB on the host and 1 MiB on a
+    copying them. XLA holds one block beside the loop: at most 256 KiB on the host and 8 MiB on a
     GPU, and as many times more as `jax.vmap` has lanes.
 
     Arguments:

@@ -18,7 +18,7 @@ __all__ = ["Loop", "forget", "loop_of", "tie"]
 
 #: The most bytes of several states that are saved together. Each state is copied once more for it:
 #: on the host that is worth a call only while they stay in a processor's cache.
-TOGETHER = {"cpu": 256 << 10, "gpu": 1 << 20}
+TOGETHER = {"cpu": 256 << 10, "gpu": 8 << 20}
 #: What part of the smallest tier they may take: several are on their way at once.
 PART = 16
 
