@@ -303,3 +303,68 @@ def test_random_histories_come_back_byte_for_byte(driver: Driver, seed: int, tmp
             sequence.step()
         for version, content in sequence.expected.items():
             assert spool.load(version).tobytes() == content
+
+
+@pytest.fixture
+def encoded(driver: Driver) -> Iterator[unspool.Spool]:
+    """Two checkpoints that a block decodes, of 1s and of 2s."""
+    with unspool.Spool(
+        device="1MiB", codec="lossless", on="cuda", debug=unspool.Debug(check_order=True)
+    ) as opened:
+        for version in (1, 2):
+            opened.save(version, CaiArray(driver, np.full(40_000, version, "u1")))
+        yield opened
+
+
+def test_blocks_of_encoded_checkpoints_use_memory_again(
+    encoded: unspool.Spool, driver: Driver
+) -> None:
+    streams, places, found = [driver.stream(), driver.stream()], set(), []
+    for turn in range(8):
+        stream = streams[turn // 3 % 2]
+        with encoded.reading(1 + turn % 2, stream=stream) as buffer:
+            copy = driver.allocate(40_000)
+            # After the block, the next one decodes into the same place.
+            address, count = ctypes.c_uint64(buffer.ptr), ctypes.c_size_t(40_000)
+            handle = ctypes.c_void_p(stream)
+            driver.call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(copy), address, count, handle)
+            places.add(buffer.ptr)
+        found.append(copy)
+        del buffer
+    driver.synchronize()
+    assert [set(driver.read(copy, 40_000)) for copy in found] == [{1}, {2}] * 4
+    assert len(places) == 1
+    for version in range(3, 9):
+        with encoded.writing(version, 40_000, "u1", stream=streams[0]) as buffer:
+            driver.fill(buffer.ptr, version, 40_000, streams[0])
+            places.add(buffer.ptr)
+        del buffer
+    assert [set(encoded.load(version)) for version in range(3, 9)] == [{n} for n in range(3, 9)]
+    assert len(places) == 1
+
+
+def test_memory_that_is_still_referred_to_is_not_used_again(
+    encoded: unspool.Spool, driver: Driver
+) -> None:
+    with encoded.reading(1) as first:
+        place = first.ptr
+    with encoded.reading(2) as second:
+        assert second.ptr != place
+    del first, second
+    with encoded.reading(1) as third:
+        driver.synchronize()
+        assert set(driver.read(third.ptr, 40_000)) == {1}
+
+
+def test_a_block_that_fails_gives_its_memory_to_others_after_its_work(
+    encoded: unspool.Spool, driver: Driver
+) -> None:
+    stream = driver.stream()
+    driver.control("hold_stream", ctypes.c_uint64(stream))
+    with pytest.raises(ZeroDivisionError), encoded.reading(1, stream=stream) as buffer:
+        raise ZeroDivisionError
+    del buffer
+    with encoded.reading(2) as other:
+        driver.control("release")
+        driver.synchronize()
+        assert set(driver.read(other.ptr, 40_000)) == {2}

@@ -76,8 +76,8 @@ impl ScratchLease {
 }
 
 /// Memory of a GPU that the application works on, in order on one stream. Dropped after
-/// [`BlockMemory::done`] it is used again, after that work; else it is freed after everything on the
-/// device.
+/// [`BlockMemory::done`] it is used again, after that work; else it is freed, after everything on
+/// the device.
 #[derive(Debug)]
 pub struct BlockMemory {
     gpu: Gpu,
