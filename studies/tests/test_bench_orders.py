@@ -170,6 +170,13 @@ def test_throughput_is_bytes_over_the_time_beyond_the_compute(tmp_path):
     assert rows[1]["disk"] is None
 
 
+def test_the_compute_that_is_left_out_is_that_of_all_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(orders, "_compute_seconds", lambda cuda, compute: 0.002)
+    table = table_of(f"--dir={tmp_path}", "--orders=reverse", "--order-sizes=uniform")
+    # Twelve steps in each of both passes.
+    assert column(table, "compute s") == [pytest.approx(2 * 12 * 0.002)] * len(table.rows)
+
+
 @pytest.mark.parametrize(
     ("argument", "reason"),
     [

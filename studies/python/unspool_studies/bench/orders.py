@@ -162,7 +162,8 @@ def _rows(
     the best of it.
     """
     one, unified = case.experiment, math.nan
-    alone = _compute_seconds(cuda, one.compute)
+    step = _compute_seconds(cuda, one.compute)
+    alone = step * len(one.sizes)
     place = (case.kind, case.order, one.compute * 1e3, size_text(one.device))
     ways = named(plan.strategies)
     for way in sorted(ways, key=lambda way: not isinstance(way, UnifiedWay)):
@@ -174,7 +175,7 @@ def _rows(
             unified = max(rate, unified) if unified == unified else rate
         least = None
         if isinstance(way, SpoolWay) and not one.wait and len(speeds) > way.disk:
-            least = bound_of(one, alone, speeds[: 1 + way.disk])
+            least = bound_of(one, step, speeds[: 1 + way.disk])
         table.add(*place, *row_of(one, way.name, outcome, alone, unified, least))
         rates = rate_of(one, outcome.forward, alone), rate
         yield Found(case.kind, case.order, one, way.name, outcome, *rates)
