@@ -1,8 +1,9 @@
 """Every operation of PyTorch whose gradient its own tests know, through `unspool.torch.offload`.
 
 The list (`op_db`) is in PyTorch's wheel. Each sample runs forwards in the context with no budget at
-all, so that whatever may be moved is moved, and its gradients are those of plain autograd. A sample
-of the operations runs by default, all of them with `UNSPOOL_TEST_OPS=all`.
+all, so that whatever may be moved is moved, and its gradients are those of plain autograd; in main
+memory, and with `-m gpu` on a GPU. A sample of the operations runs by default, all of them with
+`UNSPOOL_TEST_OPS=all`.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ import unspool.torch  # noqa: E402
 
 pytest.importorskip("expecttest", reason="pip install expecttest")
 
-pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 #: Operations that are tried by default, drawn anew for each release of PyTorch, not each run.
 SAMPLED = 240
 
 
-def operations() -> list[Any]:
+def operations(place: str) -> list[Any]:
     from torch.testing._internal.common_methods_invocations import op_db
 
-    known = [each for each in op_db if torch.float64 in each.supported_dtypes("cpu")]
+    known = [each for each in op_db if torch.float64 in each.supported_dtypes(place)]
     known = [each for each in known if each.supports_autograd]
     if os.environ.get("UNSPOOL_TEST_OPS") == "all":
         return known
@@ -84,33 +85,46 @@ def outcome(op: Any, sample: Any, keep: Any) -> list[Any] | str | None:
         return f"{type(failure).__name__}: {failure}"
 
 
-def test_gradients_are_those_of_plain_autograd_and_nothing_is_left() -> None:
+def check(place: str, spool: unspool.Spool) -> None:
     tried = moved = 0
     wrong = []
-    with unspool.Spool(host="256MiB") as spool:
-        keep = unspool.torch.offload(budget=0, spool=spool, min_bytes=0)
-        for op in operations():
-            for sample in op.sample_inputs("cpu", torch.float64, requires_grad=True):
-                expected = outcome(op, sample, None)
-                if expected is None:
-                    continue
-                again = outcome(op, sample, None)
-                before = spool.stats().saved_bytes
-                found = outcome(op, sample, keep)
-                moved += spool.stats().saved_bytes > before
-                tried += 1
-                if isinstance(expected, str) or isinstance(found, str):
-                    good = isinstance(expected, str) and isinstance(found, str)
-                else:
-                    # Some are not the same twice without us either.
-                    pairs = zip(expected, again, found, strict=True)
-                    good = all(same(a, c) or not same(a, b) for a, b, c in pairs)
-                if not good:
-                    wrong.append(f"{op.name}: {found if isinstance(found, str) else 'differs'}")
-                found = expected = again = None
-                if len(spool):
-                    wrong.append(f"{op.name}: {len(spool)} left")
-                    spool.clear()
+    keep = unspool.torch.offload(budget=0, spool=spool, min_bytes=0)
+    for op in operations(place):
+        for sample in op.sample_inputs(place, torch.float64, requires_grad=True):
+            expected = outcome(op, sample, None)
+            if expected is None:
+                continue
+            again = outcome(op, sample, None)
+            before = spool.stats().saved_bytes
+            found = outcome(op, sample, keep)
+            moved += spool.stats().saved_bytes > before
+            tried += 1
+            if isinstance(expected, str) or isinstance(found, str):
+                good = isinstance(expected, str) and isinstance(found, str)
+            else:
+                # Some are not the same twice without us either.
+                pairs = zip(expected, again, found, strict=True)
+                good = all(same(a, c) or not same(a, b) for a, b, c in pairs)
+            if not good:
+                wrong.append(f"{op.name}: {found if isinstance(found, str) else 'differs'}")
+            found = expected = again = None
+            if len(spool):
+                wrong.append(f"{op.name}: {len(spool)} left")
+                spool.clear()
     print(f"{tried} samples, {moved} of them moved tensors")
     assert not wrong
     assert moved > tried // 2 > 100
+
+
+@pytest.mark.peer
+def test_gradients_are_those_of_plain_autograd_and_nothing_is_left() -> None:
+    with unspool.Spool(host="256MiB") as spool:
+        check("cpu", spool)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU that PyTorch could use")
+@pytest.mark.parametrize("tiers", [{}, {"device": "64MiB"}], ids=["host", "device and host"])
+def test_gradients_on_a_gpu(tiers: dict[str, str]) -> None:
+    with unspool.Spool(**tiers, host="512MiB", on="cuda:0") as spool:
+        check("cuda", spool)
