@@ -185,7 +185,7 @@ def test_a_profile_of_an_earlier_version_has_no_costs(tmp_path: Path) -> None:
 
 
 class _Spool:
-    """As much of a spool as a watch sees."""
+    """As much of a spool as a watch sees: no counters of energy, which take milliseconds to read."""
 
     def __init__(self, ratio: int = 10, cache: int = 64 << 20, on: str = "cpu") -> None:
         self.arrays: dict[int, np.ndarray] = {}
@@ -194,11 +194,11 @@ class _Spool:
         flush = SimpleNamespace(transfers=3, bytes_per_second=25e9)
         tiers = [SimpleNamespace(capacity=cache, name="device")]
         links = [SimpleNamespace(flush=flush)]
-        self._stats = SimpleNamespace(save_stall_seconds=0.0, links=links, tiers=tiers)
+        self._figures = SimpleNamespace(save_stall_seconds=0.0, links=links, tiers=tiers)
         self.on = on
 
-    def stats(self) -> Any:
-        return self._stats
+    def _stats(self) -> Any:
+        return self._figures
 
     def regions(self, version: int) -> list[unspool.types.Region]:
         array = self.arrays[version]
