@@ -185,7 +185,7 @@ def test_a_profile_of_an_earlier_version_has_no_costs(tmp_path: Path) -> None:
 
 
 class _Spool:
-    """As much of a spool as a watch sees: no counters of energy, which take milliseconds to read."""
+    """As much of a spool as a watch sees: figures without energy, which takes time to be read."""
 
     def __init__(self, ratio: int = 10, cache: int = 64 << 20, on: str = "cpu") -> None:
         self.arrays: dict[int, np.ndarray] = {}
