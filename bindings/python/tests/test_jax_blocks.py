@@ -115,7 +115,7 @@ def test_while_loop_saves_blocks(spool: unspool.Spool, steps: int, most: int | N
 
 
 def steps_of(scan: Any, items: int, steps: int = 16) -> Any:
-    """The gradient of a loop with a state of so many numbers."""
+    """The gradient of a loop whose state is an array of `items` numbers."""
     start, rows = jnp.ones(items), jnp.ones(steps)
     body = lambda u, x: (u - 1e-3 * u * u * x, None)  # noqa: E731
     taken = jax.jit(jax.grad(lambda u: scan(body, u, rows)[0].sum()))

@@ -61,7 +61,8 @@ pub struct Draft<'a> {
 pub struct Drafted {
     /// What the next checkpoint is compared with.
     pub chunks: Chunks,
-    /// The frame of the increment; `None` where there is no parent, or too much has changed.
+    /// The frame of the increment; `None` where there is no parent, or where the frame would be
+    /// larger than was asked for.
     pub increment: Option<Vec<u8>>,
     /// The checksum of the payload.
     pub payload_sum: u64,
@@ -229,7 +230,8 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// When the frame of the increment would have more bytes than a frame may have; `Damaged` when
-    /// bytes did not have the hash that was told of them; `NoMemory`.
+    /// bytes that were read do not have the hash that was given for them; `NoMemory` when there is
+    /// no memory for the changed chunks.
     ///
     /// # Panics
     /// When some were not.
@@ -284,8 +286,8 @@ fn changed(old: Option<&Known>, region: &Region, hashes: &[u128]) -> Changes {
     changed
 }
 
-/// Where runs of chunks lie in a region with so many stored bytes whose first chunk has that
-/// number.
+/// The ranges of bytes that runs of chunks have in a region of `stored` bytes, whose first chunk is
+/// number `first`.
 fn places(runs: &[Range<u64>], first: u64, stored: u64) -> impl Iterator<Item = Range<usize>> {
     let at = move |chunk: u64| ((chunk - first) * CHUNK_BYTES as u64).min(stored) as usize;
     runs.iter().map(move |run| at(run.start)..at(run.end))

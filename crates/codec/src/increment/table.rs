@@ -102,8 +102,9 @@ pub(super) fn sum_of(head: &[u8]) -> u64 {
     u64::from_le_bytes(sum)
 }
 
-/// The bytes that an increment of a checkpoint with this head has at least, when so many have
-/// changed: before anything is read that would be read in vain.
+/// The fewest bytes that an increment can have, of a checkpoint with this head of which `changed`
+/// bytes have changed. It is known before those are read, so that none are read for an increment
+/// that would be too large.
 #[must_use]
 pub fn least_bytes(head: &Head, changed: u64) -> u64 {
     HEAD_ALIGNMENT + FIXED as u64 + head.encoded_len() + changed

@@ -38,7 +38,8 @@ struct Found {
     increment: Option<Vec<u8>>,
 }
 
-/// The regions as bytes, or as hashes of them where they are no streams, which makes no difference.
+/// The draft of these regions, from their bytes and from hashes of those that are not streams: both
+/// have to be the same.
 fn found(head: &Head, regions: &[&[u8]], parent: Option<&Chunks>, most: u64) -> Found {
     let made = |is_hashed: bool| {
         let mut draft = Draft::new(head, parent, SEED, most);

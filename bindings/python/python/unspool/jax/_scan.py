@@ -165,7 +165,7 @@ class _Steps:
     def _loop(
         self, body: Any, at: Any, rows: Any, count: int, size: int, *, back: bool = False
     ) -> tuple[Any, Any]:
-        """`jax.lax.scan` over pieces of `size` steps, which is no loop in XLA for a single one."""
+        """`jax.lax.scan` over pieces of `size` steps. A single piece is compiled without a loop."""
         unroll = min(self.unroll // size or 1, count) if count > 1 else 0
         found = lax.scan(body, at, rows, count, reverse=self.reverse != back, unroll=unroll)
         return found[0], found[1]
