@@ -33,12 +33,13 @@ def checkpointed(solver, data, copies, spool):
             name=name, grid=solver.model.grid, time_order=2, space_order=solver.space_order
         )
 
-    u, gradient = field("u"), Function(name="grad", grid=solver.model.grid)
+    # A CheckpointOperator keeps the addresses of its arguments, not the arguments: each one needs a
+    # name here that lives as long as the operators, or Python frees its memory under them.
+    u, v, source = field("u"), field("v"), solver.geometry.src
+    gradient = Function(name="grad", grid=solver.model.grid)
     given = {"u": u, "dt": solver.dt, **solver.model.physical_params()}
-    forward = CheckpointOperator(solver.op_fwd(save=False), src=solver.geometry.src, **given)
-    reverse = CheckpointOperator(
-        solver.op_grad(save=False), v=field("v"), rec=data, grad=gradient, **given
-    )
+    forward = CheckpointOperator(solver.op_fwd(save=False), src=source, **given)
+    reverse = CheckpointOperator(solver.op_grad(save=False), v=v, rec=data, grad=gradient, **given)
     steps = data.data.shape[0] - 2
     revolver = pyrevolve.Revolver(
         DevitoCheckpoint([u]), forward, reverse, copies, steps, spool=spool
