@@ -191,7 +191,7 @@ class _Spool:
         self.arrays: dict[int, np.ndarray] = {}
         self.raw: list[bool] = []
         self._ratio = ratio
-        flush = SimpleNamespace(transfers=3, bytes_per_second=25e9)
+        flush = SimpleNamespace(bytes=75, busy_seconds=3e-9)
         tiers = [SimpleNamespace(capacity=cache, name="device")]
         links = [SimpleNamespace(flush=flush)]
         self._figures = SimpleNamespace(save_stall_seconds=0.0, links=links, tiers=tiers)

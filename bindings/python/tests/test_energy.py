@@ -4,6 +4,7 @@ import ctypes
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,6 +59,7 @@ class Nvml:
 def nvml(monkeypatch):
     made = Nvml()
     monkeypatch.setattr(_energy.ctypes, "CDLL", lambda name: made)
+    monkeypatch.setattr(_energy, "REST", 0.0)
     return made
 
 
@@ -99,6 +101,24 @@ def test_a_counter_that_vanishes_or_goes_back_is_not_believed_again():
         reading.joules = 9.0
         assert counter.joules() is None
     assert Counter(Reading(None)).joules() is None
+
+
+def test_a_counter_that_rests_is_not_read_again_until_then(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(_energy, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    reading = Reading(5.0)
+    counter = Counter(reading, rest=0.1)
+    reading.joules = 9.0
+    for later, joules in ((100.05, 0.0), (100.11, 4.0)):
+        now[0] = later
+        assert counter.joules() == joules
+    reading.joules = None
+    now[0] = 100.2
+    assert counter.joules() == 4.0, "read less than a tenth of a second ago"
+    now[0] = 100.22
+    assert counter.joules() is None
+    now[0] = 100.23
+    assert counter.joules() is None, "it is not believed again"
 
 
 def test_parts_are_summed_if_all_of_them_count():
@@ -202,6 +222,17 @@ def test_a_counter_that_takes_long_to_find_holds_nobody_up(nvml, packages, monke
     nvml.millijoules += 3_000
     assert taken().gpu == 3.0
     assert _energy.since_now("0000:3B:00.0")().gpu == 0.0 and len(begun) == 1, "it is known now"
+
+
+def test_a_gpu_is_asked_ten_times_a_second_at_most(nvml, packages, monkeypatch):
+    monkeypatch.setattr(_energy, "REST", 1000.0)
+    counter = Counters(packages.root).gpu("0000:3B:00.0")
+    nvml.millijoules += 5_000
+    assert counter.joules() == 0.0
+    counters = Counters(packages.root)
+    (again,) = counters.gpus()
+    nvml.millijoules += 5_000
+    assert again.joules() == 0.0
 
 
 def test_a_library_that_is_missing_old_or_fails_is_no_error(packages, monkeypatch):

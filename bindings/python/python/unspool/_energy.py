@@ -30,6 +30,10 @@ NVML = "libnvidia-ml.so.1"
 #: The longest that NVML is waited for, in seconds: statistics have no energy of a GPU until then.
 LONGEST = 10.0
 
+#: A reading of NVML that is younger than this, in seconds, is taken again: the counter itself lags
+#: by as much, and to read it takes milliseconds in which the driver registers no memory.
+REST = 0.1
+
 #: More than a package of processors takes, in watts: it says for how long none may stay unread.
 MOST_WATTS = 1000.0
 
@@ -42,17 +46,22 @@ class Counter:
     Arguments:
         read: the reading, in joules; None where it fails.
         wraps: the joules at which it begins again; None where it never does.
+        rest: it is not read again within so many seconds.
     """
 
-    def __init__(self, read: Read, wraps: float | None = None) -> None:
+    def __init__(self, read: Read, wraps: float | None = None, rest: float = 0.0) -> None:
         self.wraps = wraps
-        self._read, self._lock = read, threading.Lock()
+        self._read, self._lock, self._rest = read, threading.Lock(), rest
         self._last, self._joules = read(), 0.0
+        self._read_at = time.monotonic()
 
     def joules(self) -> float | None:
         """Joules since it was made; None from the first reading on that fails or goes back."""
         with self._lock:
+            if self._last is not None and time.monotonic() - self._read_at < self._rest:
+                return self._joules
             now = None if self._last is None else self._read()
+            self._read_at = time.monotonic()
             if now is None or self._last is None or (now < self._last and self.wraps is None):
                 self._last = None
                 return None
@@ -212,7 +221,7 @@ def _counter_of(nvml: ctypes.CDLL, find: Callable[..., int], key: int | bytes) -
     if find(key, ctypes.byref(handle)):
         return None
     read = partial(_joules, nvml, handle)
-    return None if read() is None else Counter(read)
+    return None if read() is None else Counter(read, rest=REST)
 
 
 def _joules(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> float | None:

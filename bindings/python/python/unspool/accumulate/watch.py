@@ -281,12 +281,14 @@ def _cache(spool: Any) -> int:
 
 
 def _link(spool: Any) -> Rate | None:
-    """From the fastest tier to the next one, as the spool saw it."""
+    """From the fastest tier to the next one: the mean over all that the spool moved there. What it
+    has learned for its own use follows the last few transfers, too far for a plan of all shots.
+    """
     links = spool._stats().links
     flushed = links[0].flush if links else None
-    if flushed is None or not flushed.transfers or flushed.bytes_per_second < 1:
+    if flushed is None or flushed.busy_seconds <= 0 or flushed.bytes < flushed.busy_seconds:
         return None
-    return Rate(flushed.bytes_per_second)
+    return Rate(flushed.bytes / flushed.busy_seconds)
 
 
 def _cost(known: Profile) -> CodecCost:
