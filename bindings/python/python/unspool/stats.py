@@ -248,8 +248,9 @@ class EnergyStats:
 
     Attributes:
         gpu: of the whole GPU that the spool is on, its memory included, by NVML, whose counter
-            moves on some ten times a second. None where the spool is on none, there is no NVML, or
-            the GPU does not count, as those before Volta; and from when it has stopped.
+            moves on some ten times a second and is read as often at most. None where the spool is
+            on none, there is no NVML, or the GPU does not count, as those before Volta; and from
+            when it has stopped.
         processors: of all packages of processors, by RAPL. None where the kernel has no such
             counter or lets only root read it, and from when one has stopped.
     """
