@@ -279,6 +279,26 @@ fn unread_prefetches_are_given_up_rather_than_failing_a_save() {
 }
 
 #[test]
+fn a_save_takes_the_room_of_claims_that_are_wanted_later_than_it() {
+    for (is_sooner, expected) in [(true, DEVICE), (false, TierId(1))] {
+        let mut bench = Bench::new(config(1, 20, 0, 100));
+        let claimed = (0..20).step_by(2);
+        let (before, after) = if is_sooner { (Some(100), None) } else { (None, Some(100)) };
+        bench.expect(before.into_iter().chain(claimed.clone()).chain(after));
+        bench.save_all(0..20, 1);
+        bench.finish_all();
+        let state = |bench: &Bench, v: i64| bench.core.copies(Version(v))[0];
+        assert!(claimed.clone().all(|v| state(&bench, v) == Some(CopyState::ReadComplete)));
+        // Every second byte is claimed, so there is no place for ten.
+        let Command::Grant { place, .. } = bench.save(100, 10) else { panic!("room") };
+        assert_eq!(place.tier, expected);
+        assert_eq!(bench.core.stats().reclaims, 0, "nothing would have failed");
+        bench.finish_all();
+        (0..20).chain([100]).for_each(|v| assert!(bench.restore(v).is_ok(), "{v}"));
+    }
+}
+
+#[test]
 fn a_version_can_be_saved_again_after_its_discard() {
     let mut bench = Bench::new(config(8, 2, 4, 100));
     bench.save(5, 8);

@@ -230,6 +230,26 @@ impl Core {
         state.generation += 1;
     }
 
+    /// Gives up the claims in this arena that are wanted later than what is being saved, which else
+    /// would go to a slower tier. True when there was one.
+    pub(super) fn give_way(&mut self, tier: TierId, row: Row) -> bool {
+        let position = self.hints.next_use(self.table.get(row).version);
+        if position >= self.tier(tier).cursor || self.tier(tier).arena.is_none() {
+            return false;
+        }
+        self.retreat(tier, position);
+        let residents = self.arena(tier).as_slice().iter().filter_map(|f| f.resident);
+        let rows: Vec<Row> =
+            residents.map(|r| r.row).filter(|r| self.is_claimed(*r, tier)).collect();
+        let mut given = false;
+        for row in rows {
+            // Those that are wanted sooner, or are being read, stay claimed.
+            self.rest(row);
+            given |= !self.is_claimed(row, tier);
+        }
+        given
+    }
+
     /// Gives up every claim that is not being read, for a save that would fail otherwise, and makes
     /// no new ones before the next restore. True when there was one.
     pub(super) fn reclaim(&mut self) -> bool {

@@ -98,6 +98,7 @@ impl Core {
                 RoomIn::AfterFlush(_) | RoomIn::AfterDelete if effort == Effort::Usual => {
                     return SavePlacement::Wait;
                 }
+                RoomIn::None if self.give_way(tier, save.row) => return SavePlacement::Again,
                 _ => {}
             }
         }

@@ -82,7 +82,10 @@ impl World {
             }
             Event::TransferFailed { transfer, failure: Failure::Io } => {
                 let movement = self.ledger.movement(transfer);
-                let to_lost = movement.is_some_and(|m| self.ledger.is_lost(m.to.tier));
+                // A failure to fill what an arena has lost says nothing about the checkpoint.
+                let to_lost = movement.is_some_and(|m| {
+                    self.ledger.is_lost(m.to.tier) || self.ledger.is_beyond(m.to, m.bytes)
+                });
                 let Some(id) = id(transfer).filter(|_| !to_lost) else { return Ok(()) };
                 let live = self.ledger.get(id).is_some_and(|b| b.stage == Stage::Live);
                 self.must_retry = self.retries.failed(id, self.now)? && live;
