@@ -31,7 +31,7 @@ NVML = "libnvidia-ml.so.1"
 LONGEST = 10.0
 
 #: A reading of NVML that is younger than this, in seconds, is taken again: the counter itself lags
-#: by as much, and to read it takes milliseconds in which the driver registers no memory.
+#: by as much, and to read it takes milliseconds that registrations of host memory wait for.
 REST = 0.1
 
 #: More than a package of processors takes, in watts: it says for how long none may stay unread.
