@@ -2,7 +2,8 @@
 //!
 //! Every arena has a cursor in the restore order queue: what is hinted before it is in this tier,
 //! in a faster one, or on its way. Copies before the cursor are claimed (`ReadComplete`): they
-//! stay until they are restored. The cursor moves on while the bytes of the hints before it fit
+//! stay until they are restored, or until a save that is wanted sooner needs their room
+//! ([`Core::give_way`]). The cursor moves on while the bytes of the hints before it fit
 //! into this tier and the faster ones together, so with room for c checkpoints the planner is
 //! c - 1 ahead of the restore in progress. Hints whose checkpoint is not saved yet count with the
 //! mean size: a save will bring them.
