@@ -30,8 +30,8 @@ NVML = "libnvidia-ml.so.1"
 #: The longest that NVML is waited for, in seconds: statistics have no energy of a GPU until then.
 LONGEST = 10.0
 
-#: A reading of NVML that is younger than this, in seconds, is taken again: the counter itself lags
-#: by as much, and to read it takes milliseconds that registrations of host memory wait for.
+#: A reading of NVML that is younger than this, in seconds, serves once more: the counter itself
+#: lags by as much, and to read it takes milliseconds that registrations of host memory wait for.
 REST = 0.1
 
 #: More than a package of processors takes, in watts: it says for how long none may stay unread.
