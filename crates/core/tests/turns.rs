@@ -10,7 +10,12 @@ const BELOW: TierId = TierId(1);
 
 /// Room for eight on the device, above a disk, by a link that carries one at a time.
 fn narrow(discard_after_restore: bool) -> Bench {
-    let made = config(8, 8, 0, 100);
+    with_room(8, discard_after_restore)
+}
+
+/// As [`narrow`], with room for so many of 8 bytes.
+fn with_room(room: u64, discard_after_restore: bool) -> Bench {
+    let made = config(8, room, 0, 1000);
     let links = vec![LinkConfig { max_in_flight: 1, ..made.links[0] }];
     Bench::new(Config { links, discard_after_restore, ..made })
 }
@@ -112,6 +117,24 @@ fn a_link_without_work_makes_room_for_saves_that_are_announced() {
     assert_eq!(announced(8), 0, "all of them fit");
     assert_eq!(announced(10), 2, "two of them do not");
     assert_eq!(announced(100), 4);
+}
+
+#[test]
+fn a_link_makes_room_for_saves_that_will_be_larger_than_those_before() {
+    let announced = |count: i64, size: fn(i64) -> u64| {
+        let mut bench = with_room(64, true);
+        bench.step(Event::HoldPrefetch);
+        bench.expect(0..count);
+        (0..8).for_each(|version| bench.save_all([version], 8 * size(version)));
+        flushed(&mut bench).len()
+    };
+    let growing: fn(i64) -> u64 = |version| version as u64 + 1;
+    assert_eq!(announced(10, growing), 0, "1 + 2 + ... + 10 fit into 64");
+    assert!(
+        announced(12, growing) > 0,
+        "1 + 2 + ... + 12 do not, though 12 times the mean of 8 do"
+    );
+    assert_eq!(announced(12, |version| [4, 5][version as usize % 2]), 0, "12 times 4.5 fit");
 }
 
 #[test]

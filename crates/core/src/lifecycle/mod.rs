@@ -3,4 +3,5 @@
 pub(crate) mod ranges;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod trend;
 pub(crate) mod turn;

@@ -7,6 +7,7 @@ use crate::config::MAX_TIERS;
 use crate::event::{Failure, Size};
 use crate::lifecycle::ranges::Ranges;
 use crate::lifecycle::state::CopyState;
+use crate::lifecycle::trend::Trend;
 use crate::lifecycle::turn::FlushTurn;
 use crate::types::{CheckpointId, Nanos, TierId, TransferId, Version};
 
@@ -178,6 +179,8 @@ pub(crate) struct CheckpointTable {
     saved_bytes: u64,
     /// Not all of them had the same bytes.
     varied: bool,
+    /// How their bytes change from one to the next.
+    trend: Trend,
     /// The sum of the bytes that were asked for them.
     asked_bytes: u64,
     shrunk: Shrunk,
@@ -239,6 +242,7 @@ impl CheckpointTable {
         ckpt.saved = true;
         let (bytes, size) = (ckpt.bytes, ckpt.size);
         self.varied |= bytes.saturating_mul(self.saved) != self.saved_bytes;
+        self.trend.add(bytes);
         self.saved += 1;
         self.saved_bytes = self.saved_bytes.saturating_add(bytes);
         self.asked_bytes = self.asked_bytes.saturating_add(asked);
@@ -323,6 +327,13 @@ impl CheckpointTable {
     /// `None` before the first save.
     pub fn mean_bytes(&self) -> Option<u64> {
         self.saved_bytes.checked_div(self.saved)
+    }
+
+    /// The mean bytes of so many checkpoints, of which those that were saved are the first: that of
+    /// these alone, or more where they have grown.
+    pub fn mean_bytes_of(&self, count: u64) -> Option<u64> {
+        let mean = self.mean_bytes()?;
+        Some(self.trend.mean_of(count).map_or(mean, |grown| grown.max(mean)))
     }
 
     /// Whether all checkpoints so far had the same bytes.

@@ -113,7 +113,9 @@ impl Core {
         if self.tier(tier).arena.is_none() {
             return false;
         }
-        let announced = (self.hints.versions() as u64).saturating_mul(self.mean_size(tier));
+        let versions = self.hints.versions() as u64;
+        let each = self.table.mean_bytes_of(versions).unwrap_or(0);
+        let announced = versions.saturating_mul(self.tier(tier).size_of(each));
         let slower = self.tier_ids().filter(|&t| t > tier);
         let below = slower.map(|t| self.tier(t).used()).fold(0, u64::saturating_add);
         announced > self.claimable(tier, Left::Nothing).saturating_add(below)
