@@ -19,8 +19,8 @@ pub(crate) struct Trend {
 
 /// The fewest sizes that show a line.
 const ENOUGH: f64 = 8.0;
-/// How many standard errors the slope has to be away from none: sizes without an order come as far
-/// once in a million.
+/// How many standard errors the slope has to be away from none. Of random sizes without an order
+/// eight come as far once in 800 times, and 32 once in 80,000; the next ones then deny it.
 const SURE: f64 = 5.0;
 
 impl Trend {
