@@ -289,7 +289,7 @@ fn a_save_takes_the_room_of_claims_that_are_wanted_later_than_it() {
         bench.finish_all();
         let state = |bench: &Bench, v: i64| bench.core.copies(Version(v))[0];
         assert!(claimed.clone().all(|v| state(&bench, v) == Some(CopyState::ReadComplete)));
-        // Every second byte is claimed, so there is no place for ten.
+        // Every second byte is claimed, so no ten bytes in a row are free of claims.
         let Command::Grant { place, .. } = bench.save(100, 10) else { panic!("room") };
         assert_eq!(place.tier, expected);
         assert_eq!(bench.core.stats().reclaims, 0, "nothing would have failed");

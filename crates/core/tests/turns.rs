@@ -13,7 +13,8 @@ fn narrow(discard_after_restore: bool) -> Bench {
     with_room(8, discard_after_restore)
 }
 
-/// As [`narrow`], with room for so many of 8 bytes.
+/// A device with room for `room` checkpoints of 8 bytes, above a disk, by a link that carries one
+/// at a time.
 fn with_room(room: u64, discard_after_restore: bool) -> Bench {
     let made = config(8, room, 0, 1000);
     let links = vec![LinkConfig { max_in_flight: 1, ..made.links[0] }];

@@ -61,8 +61,8 @@ pub struct Draft<'a> {
 pub struct Drafted {
     /// What the next checkpoint is compared with.
     pub chunks: Chunks,
-    /// The frame of the increment; `None` where there is no parent, or where the frame would be
-    /// larger than was asked for.
+    /// The frame of the increment; `None` without a parent, or if the frame would be larger than
+    /// the limit that the caller gave.
     pub increment: Option<Vec<u8>>,
     /// The checksum of the payload.
     pub payload_sum: u64,

@@ -329,8 +329,8 @@ impl CheckpointTable {
         self.saved_bytes.checked_div(self.saved)
     }
 
-    /// The mean bytes of so many checkpoints, of which those that were saved are the first: that of
-    /// these alone, or more where they have grown.
+    /// The mean bytes that `count` checkpoints will have, those to come included: the mean so far,
+    /// or more where sizes grow from save to save.
     pub fn mean_bytes_of(&self, count: u64) -> Option<u64> {
         let mean = self.mean_bytes()?;
         Some(self.trend.mean_of(count).map_or(mean, |grown| grown.max(mean)))

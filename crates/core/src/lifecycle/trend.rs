@@ -43,11 +43,11 @@ impl Trend {
             return None;
         }
         let slope = self.number_size / self.number_number;
-        let left = (self.size_size - slope * self.number_size).max(0.0);
+        let left = self.size_size - slope * self.number_size;
         // The square of the slope over its standard error, by which both sides are multiplied.
         let is_sure = slope * slope * self.number_number * (self.count - 2.0) > SURE * SURE * left;
         let middle = (saves as f64 - 1.0) / 2.0;
-        is_sure.then_some((self.mean_size + slope * (middle - self.mean_number)).max(0.0) as u64)
+        is_sure.then_some((self.mean_size + slope * (middle - self.mean_number)) as u64)
     }
 }
 

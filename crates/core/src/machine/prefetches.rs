@@ -242,13 +242,18 @@ impl Core {
         let residents = self.arena(tier).as_slice().iter().filter_map(|f| f.resident);
         let rows: Vec<Row> =
             residents.map(|r| r.row).filter(|r| self.is_claimed(*r, tier)).collect();
-        let mut given = false;
+        self.end_claims(rows, tier) > 0
+    }
+
+    /// Ends those of these claims that the planner, which was moved back, does not make any more,
+    /// and says how many. Claims that are wanted sooner stay, and so do copies that are being read.
+    fn end_claims(&mut self, rows: Vec<Row>, tier: TierId) -> u64 {
+        let mut ended = 0;
         for row in rows {
-            // Those that are wanted sooner, or are being read, stay claimed.
             self.rest(row);
-            given |= !self.is_claimed(row, tier);
+            ended += u64::from(!self.is_claimed(row, tier));
         }
-        given
+        ended
     }
 
     /// Gives up every claim that is not being read, for a save that would fail otherwise, and makes
@@ -259,12 +264,8 @@ impl Core {
         let mut reclaimed = 0;
         for tier in self.tier_ids() {
             self.retreat(tier, head);
-            let claimed = |row: &Row| self.is_claimed(*row, tier);
-            for row in self.table.rows().filter(claimed).collect::<Vec<_>>() {
-                self.rest(row);
-                // A discarded copy that is still being read keeps its claim.
-                reclaimed += u64::from(!self.is_claimed(row, tier));
-            }
+            let rows = self.table.rows().filter(|row| self.is_claimed(*row, tier)).collect();
+            reclaimed += self.end_claims(rows, tier);
         }
         self.stats.reclaims += reclaimed;
         reclaimed > 0

@@ -286,9 +286,10 @@ def _link(spool: Any) -> Rate | None:
     """
     links = spool._stats().links
     flushed = links[0].flush if links else None
-    if flushed is None or flushed.busy_seconds <= 0 or flushed.bytes < flushed.busy_seconds:
+    if flushed is None or flushed.busy_seconds <= 0:
         return None
-    return Rate(flushed.bytes / flushed.busy_seconds)
+    rate = flushed.bytes / flushed.busy_seconds
+    return Rate(rate) if rate >= 1 else None
 
 
 def _cost(known: Profile) -> CodecCost:
