@@ -282,8 +282,8 @@ def test_a_shot_that_takes_too_long_is_ended(monkeypatch):
 
 
 def test_several_processes_give_their_mean_and_the_last_that_was_ready():
-    said = [Blocked(1.0, 2.0, 3.0, 4.0, 5.0, 1), Blocked(3.0, 4.0, 5.0, 6.0, None, 2)]
-    assert paper._together(said) == Blocked(2.0, 3.0, 4.0, 5.0, 5.0, 3)
+    said = [Blocked(1.0, 2.0, 0.5, 3.0, 4.0, 5.0, 1), Blocked(3.0, 4.0, 0.1, 5.0, 6.0, None, 2)]
+    assert paper._together(said) == Blocked(2.0, 3.0, 0.5, 4.0, 5.0, 5.0, 3)
 
 
 @pytest.mark.parametrize("cache", [6 * MIB, 40 * MIB])
@@ -311,7 +311,7 @@ def test_the_picture_is_written_twice_and_is_the_same_for_the_same_figures(tmp_p
             10 * MIB,
             way,
             memory,
-            (Blocked(0.1, 0.2, 0.3, 1.0, None, 0), Blocked(0.1, 0.3, 0.3, 1.0, None, 0)),
+            (Blocked(0.1, 0.2, 0.1, 0.3, 1.0, None, 0), Blocked(0.1, 0.3, 0.1, 0.3, 1.0, None, 0)),
         )
         for interval in (0.005, 0.05)
         for way in ("direct pin", SPOOL)

@@ -33,6 +33,7 @@ COLUMNS = (
     "memory",
     "start s",
     "saves s",
+    "longest save ms",
     "start + saves s",
     "restores s",
     "all blocked s",
@@ -47,7 +48,7 @@ NOTES = (
     "the device tier until its restore is never flushed",
     "'ready after' is from the beginning until all host memory is registered, or all of a device "
     "tier that holds the history is allocated; a strategy may still be preparing when the forward "
-    "pass ends; of several processes the last",
+    "pass ends; of several processes the last, as 'longest save' is the longest of all",
     MEMORY_NOTE,
 )
 
@@ -90,8 +91,8 @@ class Row:
         total: bytes of the history of a process; the mean of several.
         way: `SPOOL`, or the name of a strategy.
         memory: what `Warmth` said of it.
-        found: a reading each; of several processes the mean time, the last that was ready, and all
-            wrong restores.
+        found: a reading each; of several processes the mean time, the longest save, the last that
+            was ready, and all wrong restores.
     """
 
     setting: Setting
@@ -236,7 +237,7 @@ def _commands(plan: Plan, setting: Setting, way: str, turn: Path) -> list[tuple[
 
 
 def _together(said: list[Blocked]) -> Blocked:
-    """The mean times of processes, the last that was ready, and all wrong restores."""
+    """Mean times of processes, the longest save, the last that was ready, all wrong restores."""
 
     def mean(figure: Callable[[Blocked], float]) -> float:
         return sum(map(figure, said)) / len(said)
@@ -245,6 +246,7 @@ def _together(said: list[Blocked]) -> Blocked:
     return Blocked(
         mean(lambda one: one.start),
         mean(lambda one: one.saves),
+        max(one.longest for one in said),
         mean(lambda one: one.restores),
         mean(lambda one: one.forward),
         max(ready, default=None),
@@ -262,6 +264,7 @@ def _add(table: Table, row: Row) -> None:
         row.memory,
         row.sample(lambda one: one.start),
         row.sample(lambda one: one.saves),
+        row.sample(lambda one: one.longest * 1e3),
         row.sample(lambda one: one.checkpointing),
         row.sample(lambda one: one.restores),
         row.sample(lambda one: one.total),

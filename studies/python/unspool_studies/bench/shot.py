@@ -85,6 +85,7 @@ class Blocked:
     Attributes:
         start: before the first save could begin.
         saves: in saves.
+        longest: in the longest of them.
         restores: in restores.
         forward: the whole forward pass took this long, with its computation.
         registered: all host memory was registered, or where there is none all device memory
@@ -94,6 +95,7 @@ class Blocked:
 
     start: float
     saves: float
+    longest: float
     restores: float
     forward: float
     registered: float | None
@@ -125,6 +127,7 @@ class _Application:
         self.address = cuda.address(state)
         self.states = [state[:size] for size in shot.sizes]
         self._probe = cuda.host_alloc(1)
+        self.longest = 0.0
         self.wrong = 0
 
     def forward(self, save: Callable[[int], None]) -> float:
@@ -134,7 +137,9 @@ class _Application:
             time.sleep(self._shot.interval)
             self._cuda.fill(self.address, pattern(version), size, self.stream)
             self._cuda.wait(self.stream)
-            blocked += self._timed(save, version)
+            took = self._timed(save, version)
+            self.longest = max(self.longest, took)
+            blocked += took
         return blocked
 
     def backward(self, restore: Callable[[int], None]) -> float:
@@ -319,7 +324,8 @@ def run_strategy(cuda: Cuda, shot: Shot, strategy: Strategy) -> Blocked:
         cache.turn_round()
         restores = application.backward(cache.restore)
         last = (buffer or memory).wait()
-        return Blocked(start, saves, restores, forward, last, application.wrong)
+        longest, wrong = application.longest, application.wrong
+        return Blocked(start, saves, longest, restores, forward, last, wrong)
 
 
 def _host_buffer(cuda: Cuda, shot: Shot, strategy: Strategy) -> Buffer | None:
@@ -353,7 +359,8 @@ def _run_unified(cuda: Cuda, shot: Shot) -> Blocked:
         restores = application.backward(
             lambda version: history.restore(version, application.address)
         )
-        return Blocked(start, saves, restores, forward, None, application.wrong)
+        longest, wrong = application.longest, application.wrong
+        return Blocked(start, saves, longest, restores, forward, None, wrong)
 
 
 def run_spool(cuda: Cuda, shot: Shot) -> Blocked:
@@ -380,7 +387,8 @@ def run_spool(cuda: Cuda, shot: Shot) -> Blocked:
     application.close()
     # Else the spool's memory would be kept for the next one.
     unspool.trim()
-    return Blocked(start, saves, restores, forward, watch.registered, application.wrong)
+    longest, wrong = application.longest, application.wrong
+    return Blocked(start, saves, longest, restores, forward, watch.registered, wrong)
 
 
 class _Watch:
