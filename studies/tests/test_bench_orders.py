@@ -102,6 +102,17 @@ def test_the_disk_receives_what_no_memory_holds(tmp_path):
     assert written["unified, page faults"] is None
 
 
+def test_with_a_codec_wavefields_come_back_and_less_goes_to_the_disk(tmp_path):
+    options = f"--dir={tmp_path}", "--orders=sequential", "--strategies=hints,pinned"
+    plain, coded = table_of(*options), table_of(*options, "--codec=lossless")
+    assert set(column(coded, "wrong")) == {0}
+    assert len(coded.rows) == len(plain.rows)
+    assert set(column(coded, "bound s")) == {None}
+    written = [sum(filter(None, column(table, "to disk GB"))) for table in (plain, coded)]
+    assert written[1] < 0.95 * written[0]
+    assert "codec lossless" in coded.title
+
+
 @pytest.mark.parametrize("way", unified.WAYS, ids=lambda way: way.name)
 @pytest.mark.parametrize("kind", words.SIZES)
 @pytest.mark.parametrize("order", words.ORDERS)

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.managed import Managed
 from unspool_studies.bench.measure import seconds_of
 from unspool_studies.bench.memory import byte_at
 from unspool_studies.bench.sizes import SEED
+from unspool_studies.bench.wavefields import filled
 
 __all__ = ["Application", "Experiment", "order_of"]
 
@@ -42,6 +44,7 @@ class Experiment:
         limit: seconds after which a run is given up, between two steps.
         meet: waits for the other processes, before the first step; None: there are none.
         coupled: whether they meet before every step, of both passes.
+        codec: of spools; with one, every checkpoint is a wavefield.
     """
 
     sizes: tuple[int, ...]
@@ -55,6 +58,7 @@ class Experiment:
     limit: float = math.inf
     meet: Callable[[], None] | None = None
     coupled: bool = False
+    codec: Any = None
 
     @property
     def total(self) -> int:
@@ -80,6 +84,7 @@ class Application:
         self.stream = cuda.stream()
         self.state = cuda.array(max(experiment.sizes))
         self.address = cuda.address(self.state)
+        self._values = self.state if experiment.codec is None else filled(self.state)
         self._count = len(experiment.sizes)
         self._marks = cuda.malloc(2 * MARK * self._count)
         self._host = cuda.host_alloc(MARK * self._count)
@@ -90,6 +95,11 @@ class Application:
         self._until = time.perf_counter() + experiment.limit
         for version in range(self._count):
             cuda.fill(self._marks + MARK * version, mark(version), MARK, self.stream)
+
+    def checkpoint(self, version: int) -> Any:
+        """The array that is saved or restored: bytes, or float32 where there is a codec."""
+        width = 1 if self._one.codec is None else 4
+        return self._values[: self._one.sizes[version] // width]
 
     def forward(self, save: Callable[[int], None]) -> float:
         """All saves; seconds of the pass.
@@ -156,7 +166,7 @@ class Application:
             self._cuda.destroy_event(event)
         self._cuda.free(self._marks)
         self._cuda.free_host(self._host)
-        del self.state
+        del self.state, self._values
 
     def _passed(
         self, versions: Sequence[int], step: Callable[[int, int], None], ahead: int

@@ -84,7 +84,7 @@ class Plan:
         device_tier: bytes of the device tier of a sweep and a shot.
         host_tier: bytes of the host tier of a sweep; None: all of the history.
         intervals: of compute, in a sweep.
-        codec: of a sweep's spool.
+        codec: of the spools of a sweep and of orders.
         arenas: of the host, for `start`.
         raw_buffer: bytes of the host buffer of `raw`.
         everything: slow baselines, too.
@@ -277,7 +277,10 @@ def _history_options(group: argparse._ArgumentGroup) -> None:
         "--intervals", type=_milliseconds, metavar="MS[,MS]", help="of compute (0,1,2,3,5,10,30)"
     )
     group.add_argument(
-        "--codec", type=codec_of, metavar="CODEC", help="of a sweep, as unspool-rtm takes it (none)"
+        "--codec",
+        type=codec_of,
+        metavar="CODEC",
+        help="of spools of sweep and orders (none)",
     )
 
 

@@ -29,6 +29,7 @@ from unspool_studies.bench.report import Cell, Report, Table
 from unspool_studies.bench.sizes import SEED, sizes_of, traced_sizes
 from unspool_studies.bench.unified import UnifiedWay
 from unspool_studies.bench.ways import Outcome, SpoolWay, Way, named, through
+from unspool_studies.rtm.codec import name_of_codec
 
 __all__ = ["COLUMNS", "Case", "bound_of", "cases_of", "rate_of", "row_of", "run"]
 
@@ -71,6 +72,7 @@ NOTES = (
     "step ms: compute of a step; tier: bytes of the history that may be on the device",
     "flush s: between the passes, until everything is flushed; in no other figure",
     "unified memory: at most the device tier's bytes of the history are on the device at once",
+    "with --codec, what a spool keeps is smaller: it has no bound, and GB/s are of the arrays",
 )
 
 
@@ -105,7 +107,8 @@ def cases_of(plan: Plan, number: int = 0) -> Iterator[Case]:
             order = order_of(name, len(sizes), seed)
             where = (device, host, plan.directory, compute)
             timed, limit = plan.orders_plot is not None, plan.orders_cell_limit
-            yield Case(kind, name, Experiment(sizes, order, *where, wait == "yes", timed, limit))
+            one = Experiment(sizes, order, *where, wait == "yes", timed, limit, codec=plan.codec)
+            yield Case(kind, name, one)
 
 
 def _sizes(plan: Plan, number: int) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -149,9 +152,10 @@ def _title(plan: Plan) -> str:
     size = size_text(plan.orders_history)
     history = f"{size}" if not plan.orders_traces else "a history with the sizes of a file"
     host = size_text(plan.host_tier or plan.orders_host)
+    codec = "" if plan.codec is None else f"; wavefields, codec {name_of_codec(plan.codec)}"
     return (
         f"{history} saved and restored once, through the device tier, a host tier of {host}, the "
-        f"rest on disk in {plan.directory}"
+        f"rest on disk in {plan.directory}{codec}"
     )
 
 
@@ -174,7 +178,8 @@ def _rows(
         if isinstance(way, UnifiedWay):
             unified = max(rate, unified) if unified == unified else rate
         least = None
-        if isinstance(way, SpoolWay) and not one.wait and len(speeds) > way.disk:
+        plain = not one.wait and one.codec is None
+        if isinstance(way, SpoolWay) and plain and len(speeds) > way.disk:
             least = bound_of(one, step, speeds[: 1 + way.disk])
         table.add(*place, *row_of(one, way.name, outcome, alone, unified, least))
         rates = rate_of(one, outcome.forward, alone), rate

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from unspool_studies.bench.cuda import Cuda
 
-__all__ = ["COUNT", "ROW", "field", "states_of"]
+__all__ = ["COUNT", "ROW", "field", "filled", "states_of"]
 
 #: Different fields of a history, in the order of time.
 COUNT = 8
@@ -37,6 +38,24 @@ def states_of(cuda: Cuda, size: int, encoded: bool) -> list[Any]:
     cupy.cuda.runtime.deviceSynchronize()
     cupy.get_default_memory_pool().free_all_blocks()
     return states
+
+
+def filled(array: Any) -> Any:
+    """The bytes of an array of CuPy or NumPy as float32, with the last field of a history in them,
+    which compresses least. What is left after whole rows stays as it is.
+    """
+    if isinstance(array, np.ndarray):
+        xp: Any = np
+    else:
+        import cupy as xp
+
+    flat = array.view("float32")
+    rows = flat[: flat.size // ROW * ROW].reshape(-1, ROW)
+    rows[...] = field(xp, rows.shape, COUNT - 1)
+    if xp is not np:
+        xp.cuda.runtime.deviceSynchronize()
+        xp.get_default_memory_pool().free_all_blocks()
+    return flat
 
 
 def field(xp: Any, shape: tuple[int, int], number: int) -> Any:

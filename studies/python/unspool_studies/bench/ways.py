@@ -238,12 +238,12 @@ def _through_spool(cuda: Cuda, one: Experiment, way: SpoolWay) -> Outcome:
         watch = _Watch(spool)
 
         def save(version: int) -> None:
-            spool.save(version, application.state[: one.sizes[version]])
+            spool.save(version, application.checkpoint(version))
 
         def restore(version: int) -> None:
             if way.ahead == 1:
                 spool.expect([version for version in [next(hints, None)] if version is not None])
-            spool.restore(version, application.state[: one.sizes[version]])
+            spool.restore(version, application.checkpoint(version))
             if one.timed:
                 watch.look()
 
@@ -299,6 +299,7 @@ def _tiers(one: Experiment, way: SpoolWay) -> dict[str, object]:
     device = one.device + one.device // mean * FRAME
     host = one.host + one.host // mean * FRAME
     found: dict[str, object] = {"device": device, "discard_after_restore": True}
+    found["codec"] = one.codec
     if way.disk:
         require_disk(one.directory, one.total)
         return found | {"host": host, "disk": one.directory}
