@@ -16,8 +16,8 @@ from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.managed import Managed
 from unspool_studies.bench.measure import seconds_of
 from unspool_studies.bench.memory import byte_at
-from unspool_studies.bench.sizes import SEED
-from unspool_studies.bench.wavefields import filled
+from unspool_studies.bench.sizes import PAGE, SEED
+from unspool_studies.bench.wavefields import COUNT, fill
 
 __all__ = ["Application", "Experiment", "order_of"]
 
@@ -44,7 +44,7 @@ class Experiment:
         limit: seconds after which a run is given up, between two steps.
         meet: waits for the other processes, before the first step; None: there are none.
         coupled: whether they meet before every step, of both passes.
-        codec: of spools; with one, every checkpoint is a wavefield.
+        codec: of spools; with one, every checkpoint is the wavefield of its time.
     """
 
     sizes: tuple[int, ...]
@@ -84,7 +84,7 @@ class Application:
         self.stream = cuda.stream()
         self.state = cuda.array(max(experiment.sizes))
         self.address = cuda.address(self.state)
-        self._values = self.state if experiment.codec is None else filled(self.state)
+        self._fields = self._made_fields()
         self._count = len(experiment.sizes)
         self._marks = cuda.malloc(2 * MARK * self._count)
         self._host = cuda.host_alloc(MARK * self._count)
@@ -96,10 +96,31 @@ class Application:
         for version in range(self._count):
             cuda.fill(self._marks + MARK * version, mark(version), MARK, self.stream)
 
-    def checkpoint(self, version: int) -> Any:
-        """The array that is saved or restored: bytes, or float32 where there is a codec."""
-        width = 1 if self._one.codec is None else 4
-        return self._values[: self._one.sizes[version] // width]
+    def _made_fields(self) -> list[Any]:
+        """Where there is a codec, a history of fields in order of time; else none."""
+        if self._one.codec is None:
+            return []
+        arrays = (self._cuda.array(max(self._one.sizes)) for _ in range(COUNT))
+        return [fill(array, number) for number, array in enumerate(arrays)]
+
+    def _field(self, version: int) -> Any:
+        return self._fields[version * COUNT // self._count]
+
+    def source(self, version: int) -> int:
+        """The address of what is saved."""
+        return self._cuda.address(self._field(version)) if self._fields else self.address
+
+    def saved(self, version: int) -> Any:
+        """The array that is saved: bytes, or rows of float32 where there is a codec."""
+        return self._part(self._field(version) if self._fields else self.state, version)
+
+    def restored(self, version: int) -> Any:
+        """The array that it comes back to."""
+        state = self.state.view("float32").reshape(-1, PAGE // 4) if self._fields else self.state
+        return self._part(state, version)
+
+    def _part(self, values: Any, version: int) -> Any:
+        return values[: self._one.sizes[version] // (PAGE if self._fields else 1)]
 
     def forward(self, save: Callable[[int], None]) -> float:
         """All saves; seconds of the pass.
@@ -112,7 +133,7 @@ class Application:
 
         def step(number: int, version: int) -> None:
             self._compute()
-            middle = self._middle(version)
+            middle = self.source(version) + self._middle(version)
             self._managed.copy(middle, self._marks + MARK * version, MARK, self.stream)
             self._call(number, save, version)
 
@@ -129,7 +150,7 @@ class Application:
         def step(number: int, version: int) -> None:
             self._call(number, restore, version)
             to = self._marks + MARK * (self._count + version)
-            self._managed.copy(to, self._middle(version), MARK, self.stream)
+            self._managed.copy(to, self.address + self._middle(version), MARK, self.stream)
             self._compute()
 
         return self._passed(self._one.order, step, STEPS_AHEAD if hints is None else 1)
@@ -166,7 +187,7 @@ class Application:
             self._cuda.destroy_event(event)
         self._cuda.free(self._marks)
         self._cuda.free_host(self._host)
-        del self.state, self._values
+        del self.state, self._fields
 
     def _passed(
         self, versions: Sequence[int], step: Callable[[int, int], None], ahead: int
@@ -206,7 +227,7 @@ class Application:
             self._cuda.spin(self._one.compute, self.stream)
 
     def _middle(self, version: int) -> int:
-        return self.address + self._one.sizes[version] // 2 // MARK * MARK
+        return self._one.sizes[version] // 2 // MARK * MARK
 
 
 def mark(version: int) -> int:

@@ -30,13 +30,16 @@ class SavedTensors:
     """Checkpoints as tensors that autograd saves.
 
     Raises:
-        NoBaseline: PyTorch is not installed, or restores are not in reverse order.
+        NoBaseline: PyTorch is not installed, restores are not in reverse order, or checkpoints
+            are wavefields.
         OSError: there is too little memory.
     """
 
     def __init__(self, cuda: Cuda, application: Application, one: Experiment) -> None:
         if one.order != tuple(reversed(range(len(one.sizes)))):
             raise NoBaseline("autograd has no order but the reverse one")
+        if one.codec is not None:
+            raise NoBaseline("it saves one tensor, and with --codec each checkpoint has its own")
         try:
             import torch
         except ImportError as error:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from unspool_studies.bench.cuda import Cuda
+from unspool_studies.bench.sizes import PAGE
 
-__all__ = ["COUNT", "ROW", "field", "filled", "states_of"]
+__all__ = ["COUNT", "ROW", "field", "fill", "states_of"]
 
 #: Different fields of a history, in the order of time.
 COUNT = 8
@@ -40,22 +41,24 @@ def states_of(cuda: Cuda, size: int, encoded: bool) -> list[Any]:
     return states
 
 
-def filled(array: Any) -> Any:
-    """The bytes of an array of CuPy or NumPy as float32, with the last field of a history in them,
-    which compresses least. What is left after whole rows stays as it is.
+def fill(array: Any, number: int) -> Any:
+    """An array of bytes, of CuPy or NumPy, as the rows of the field of this number: float32.
+
+    Args:
+        array: of whole pages.
+        number: from 0, below `COUNT`.
     """
     if isinstance(array, np.ndarray):
         xp: Any = np
     else:
         import cupy as xp
 
-    flat = array.view("float32")
-    rows = flat[: flat.size // ROW * ROW].reshape(-1, ROW)
-    rows[...] = field(xp, rows.shape, COUNT - 1)
+    rows = array.view("float32").reshape(-1, PAGE // 4)
+    rows[...] = field(xp, rows.shape, number)
     if xp is not np:
         xp.cuda.runtime.deviceSynchronize()
         xp.get_default_memory_pool().free_all_blocks()
-    return flat
+    return rows
 
 
 def field(xp: Any, shape: tuple[int, int], number: int) -> Any:

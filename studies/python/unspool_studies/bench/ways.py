@@ -215,8 +215,8 @@ def _opened(
 def _passes(
     application: Application, history: History, one: Experiment, ahead: int | None
 ) -> Outcome:
-    address = application.address
-    forward = application.forward(lambda version: history.save(version, address))
+    address, source = application.address, application.source
+    forward = application.forward(lambda version: history.save(version, source(version)))
     saves = application.calls()
     flush = application.flush(history.flush)
     history.begin_restores(one.order)
@@ -238,12 +238,12 @@ def _through_spool(cuda: Cuda, one: Experiment, way: SpoolWay) -> Outcome:
         watch = _Watch(spool)
 
         def save(version: int) -> None:
-            spool.save(version, application.checkpoint(version))
+            spool.save(version, application.saved(version))
 
         def restore(version: int) -> None:
             if way.ahead == 1:
                 spool.expect([version for version in [next(hints, None)] if version is not None])
-            spool.restore(version, application.checkpoint(version))
+            spool.restore(version, application.restored(version))
             if one.timed:
                 watch.look()
 
