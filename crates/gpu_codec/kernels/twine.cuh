@@ -188,6 +188,15 @@ DEVICE void wait_for_fetched() { asm volatile("cp.async.wait_all;" ::: "memory")
 #define QUICK 0
 #endif
 
+// Whether all arrays are float32 and encoded without loss.
+#if defined(MODE) && MODE == 0 && (FORM & 0xffffu) == 0x0220u
+#define EXACT 1
+#else
+#define EXACT 0
+#endif
+// Whether full chunks are fetched.
+#define FETCHES (QUICK || EXACT)
+
 DEVICE u32 form_of(const Cut &cut) { return FORM ? FORM : cut.form; }
 DEVICE u32 bits_of(const Cut &cut) { return form_of(cut) & 0xff; }
 DEVICE u32 kind_of(const Cut &cut) { return form_of(cut) >> 8 & 0xff; }

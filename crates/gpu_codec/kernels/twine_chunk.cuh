@@ -116,7 +116,7 @@ DEVICE bool begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
     __syncwarp();
     if (lane == 0) w = window_of(job.cut, job.n, c);
     __syncwarp();
-#if QUICK
+#if FETCHES
     if (w.m != 1024) return false;
     fetch_values(shared.stage[warp], (const u32 *)job.source, w, lane);
     wait_for_fetched();
@@ -176,6 +176,8 @@ DEVICE Chunk encode_chunk(Shared &shared, LaneErrors &errors, bool fetched, u32 
 #endif
     if (fetched && encode_quick(shared, errors, warp, lane, chunk, measured)) return chunk;
     __syncwarp();
+#elif EXACT
+    if (fetched) return encode_exact(shared, warp, lane);
 #endif
     return encode_any(shared, measured, warp, lane);
 }

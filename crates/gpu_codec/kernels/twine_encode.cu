@@ -304,7 +304,12 @@ DEVICE u64 words_up_to(const EncodeLaunch &a, Shared &shared, u32 tile, u32 all,
     return sum;
 }
 
-// Writes the first of the tiles that the warp has kept.
+// A place in the ring.
+DEVICE u32 in_ring(u32 at) { return at < KEPT ? at : at - KEPT; }
+
+// Writes the first of the tiles that the warp has kept. A lane reads four words before it writes
+// them: the compiler takes a store for one to where it reads from, so that each word would wait for
+// the one before.
 DEVICE void write_kept(const EncodeLaunch &a, Shared &shared, Own &own, u64 sum, u32 warp,
                        u32 lane) {
     const u32 tile = __shfl_sync(ALL, own.tile, own.first);
@@ -317,10 +322,13 @@ DEVICE void write_kept(const EncodeLaunch &a, Shared &shared, Own &own, u64 sum,
     u32 *to = (u32 *)place_of(a, shared, own, tile, sum, rest, words, warp, lane);
     if (to == 0) return;
     const u32 *kept = shared.kept[warp];
-    for (u32 i = lane; i < words; i += 32) {
-        u32 from = at + i;
-        __stcs(to + i, kept[from < KEPT ? from : from - KEPT]);
+    u32 i = lane;
+    UNROLL1 for (; i + 96 < words; i += 128) {
+        u32 some[4];
+        UNROLL for (u32 j = 0; j < 4; j++) some[j] = kept[in_ring(at + i + 32 * j)];
+        UNROLL for (u32 j = 0; j < 4; j++) __stcs(to + i + 32 * j, some[j]);
     }
+    UNROLL1 for (; i < words; i += 32) __stcs(to + i, kept[in_ring(at + i)]);
 }
 
 // Asks what is known of the tiles that the warp has kept.
@@ -363,10 +371,13 @@ DEVICE void keep_words(Shared &shared, Own &own, u32 tile, u32 rest, u32 words, 
     u32 *kept = shared.kept[warp];
     // Other lanes may still be reading what was there.
     __syncwarp();
-    for (u32 i = lane; i < words; i += 32) {
-        u32 to = at + i;
-        kept[to < KEPT ? to : to - KEPT] = stage[i];
+    u32 i = lane;
+    UNROLL1 for (; i + 96 < words; i += 128) {
+        u32 some[4];
+        UNROLL for (u32 j = 0; j < 4; j++) some[j] = stage[i + 32 * j];
+        UNROLL for (u32 j = 0; j < 4; j++) kept[in_ring(at + i + 32 * j)] = some[j];
     }
+    UNROLL1 for (; i < words; i += 32) kept[in_ring(at + i)] = stage[i];
 }
 
 // A tile of a raw job.
@@ -392,8 +403,9 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
     const u32 c = (tile - job.tile0) * WARPS + warp;
     const bool has_chunk = c < job.cut.n_chunks && shared.work != WORK_NOTHING;
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
-    if (!has_one_tile(a)) look_at_kept(a, own, lane);
     const bool fetched = has_chunk && begin_chunk(shared, c, warp, lane);
+    // Not before values are there: the later it is, the more places are known.
+    if (!has_one_tile(a)) look_at_kept(a, own, lane);
     // The next one is on its way meanwhile. Not earlier: those after it wait for it.
     const u32 ticket = has_one_tile(a) || LATE ? a.end_tile : take_ticket(a);
     if (has_chunk) chunk = encode_chunk(shared, own.errors, fetched, warp, lane);

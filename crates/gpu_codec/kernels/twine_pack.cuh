@@ -214,6 +214,23 @@ DEVICE void write_sparse(u32 *to, const U (&z)[32], u32 width) {
     packer.end();
 }
 
+// The residuals of a sparse block after its mask, 32 bits of parts at a time: a word takes as many
+// as are not 0.
+template <int N>
+DEVICE void write_sparse_parts(u32 *to, const u32 (&parts)[N], u32 mask, u32 width) {
+    const int group = 32 / N;
+    Packer packer = {to, 0, 0};
+    UNROLL for (int begin = 0; begin < 32; begin += group) {
+        u32 word = 0;
+        UNROLL for (int i = begin + group; i-- > begin;) {
+            u32 z = parts[i & (N - 1)] >> N * (i / N) & ((1u << N) - 1);
+            if (z) word = (word << width) + z;
+        }
+        packer.put32(word, width * __popc(mask >> begin & ((1u << group) - 1)));
+    }
+    packer.end();
+}
+
 // Positions and bits of the outliers, after the blocks.
 template <typename U>
 DEVICE void write_outliers(u32 *to, u32 count, u32 before, u32 bad, u32 lane, const Job &job,

@@ -165,23 +165,6 @@ DEVICE void quick_parts(const float (&t)[32], u32 (&parts)[N]) {
     }
 }
 
-// The residuals of a sparse block after its mask, 32 bits of parts at a time: a word takes as many
-// as are not 0.
-template <int N>
-DEVICE void write_quick_sparse(u32 *to, const u32 (&parts)[N], u32 mask, u32 width) {
-    const int group = 32 / N;
-    Packer packer = {to, 0, 0};
-    UNROLL for (int begin = 0; begin < 32; begin += group) {
-        u32 word = 0;
-        UNROLL for (int i = begin + group; i-- > begin;) {
-            u32 z = parts[i & (N - 1)] >> N * (i / N) & ((1u << N) - 1);
-            if (z) word = (word << width) + z;
-        }
-        packer.put32(word, width * __popc(mask >> begin & ((1u << group) - 1)));
-    }
-    packer.end();
-}
-
 // Writes a chunk whose residuals have at most N bits to shared memory; gives its words.
 template <int N>
 DEVICE u32 quick_pack(u32 *stage, const float (&t)[32], u32 kind, u32 width, u32 lane) {
@@ -201,7 +184,7 @@ DEVICE u32 quick_pack(u32 *stage, const float (&t)[32], u32 kind, u32 width, u32
     }
     if (sparse) {
         to[0] = mask;
-        write_quick_sparse<N>(to + 1, parts, mask, width);
+        write_sparse_parts<N>(to + 1, parts, mask, width);
     }
     return 9 + __shfl_sync(ALL, before + cost.words, 31);
 }

@@ -68,7 +68,7 @@ struct Errors {
 
 // What a block has.
 struct Shared {
-    alignas(16) Coeff stage[WARPS][QUICK ? 32 * FETCHED_STRIDE : 32 * STRIDE + 8];
+    alignas(16) Coeff stage[WARPS][FETCHES ? 32 * FETCHED_STRIDE : 32 * STRIDE + 8];
     u32 kept[WARPS][KEPT];
     Job job;
     Entry entry;
@@ -200,7 +200,7 @@ DEVICE u32 stage_values(U *stage, const T *source, const Window &w, u32 lane) {
     return 1;
 }
 
-#if QUICK
+#if FETCHES
 // Asks for 16 bytes. A warp that has nothing else to do meanwhile takes them itself.
 DEVICE void fetch_some(u32 *to, u32 words, const u32 *from) {
 #if ONCE
@@ -231,12 +231,21 @@ DEVICE void fetch_values(u32 *to, const u32 *source, const Window &w, u32 lane) 
 }
 
 // The values of a lane.
-DEVICE void read_fetched(const u32 *values, float (&x)[32], u32 lane) {
-    const float4 *mine = (const float4 *)(values + FETCHED_STRIDE * lane);
+template <typename Four, typename T>
+DEVICE void read_fours(const u32 *values, T (&x)[32], u32 lane) {
+    const Four *mine = (const Four *)(values + FETCHED_STRIDE * lane);
     UNROLL for (int i = 0; i < 8; i++) {
-        float4 four = mine[i];
+        Four four = mine[i];
         x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
     }
+}
+
+DEVICE void read_fetched(const u32 *values, float (&x)[32], u32 lane) {
+    read_fours<float4>(values, x, lane);
+}
+
+DEVICE void read_fetched(const u32 *values, u32 (&x)[32], u32 lane) {
+    read_fours<uint4>(values, x, lane);
 }
 #endif
 

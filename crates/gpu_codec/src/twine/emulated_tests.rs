@@ -521,6 +521,54 @@ fn full_chunks_of_small_coefficients_are_written_the_same() {
     check_variants(&all);
 }
 
+/// Bits of float32 of which each kind of chunk is the narrowest somewhere, with blocks of every
+/// width, sparse ones, and chunks of one value.
+fn bits_of_all_kinds(dice: &mut Dice, shape: Vec<u64>) -> Region {
+    let mut region = array(dice, Dtype::Float32, shape, None);
+    let style = dice.below(10);
+    let (base, slope) = (dice.next() as u32, dice.next() as u32 >> dice.below(32));
+    let (shift, rare) = (dice.below(32), 1 + dice.below(12));
+    for (at, word) in (0u32..).zip(&mut region.source) {
+        let mut bits = |i: u32| {
+            let noise = dice.next() as u32 >> (shift + u64::from(i / 512 % 3) * 4).min(31);
+            let same = i / 2048 % 2 == 0;
+            match style {
+                0 => base ^ noise,
+                1 => base.wrapping_add(noise).rotate_right(1),
+                2 => slope.wrapping_mul(i).wrapping_add(noise),
+                3 => slope.wrapping_mul(i).wrapping_mul(i).wrapping_add(noise),
+                4 if dice.below(rare) > 0 => 0,
+                5 if dice.below(rare) > 0 => base,
+                6 if same => base,
+                7 if same => 0,
+                8 => noise,
+                _ => noise | (dice.next() as u32) << 31,
+            }
+        };
+        *word = u64::from(bits(2 * at)) | u64::from(bits(2 * at + 1)) << 32;
+    }
+    region
+}
+
+#[test]
+fn full_chunks_without_loss_are_written_the_same() {
+    let one: Make = |dice| {
+        let shape = vec![1024 + dice.below(8000)];
+        bits_of_all_kinds(dice, shape)
+    };
+    let two: Make = |dice| {
+        let shape = vec![32 + dice.below(60), 64 + 4 * dice.below(20)];
+        bits_of_all_kinds(dice, shape)
+    };
+    let three: Make = |dice| {
+        let shape = vec![8 + dice.below(6), 16 + dice.below(12), 64 + dice.below(3) * 16];
+        bits_of_all_kinds(dice, shape)
+    };
+    let all: [(&str, Make); 3] =
+        [("0x01010220u", one), ("0x01020220u", two), ("0x01030220u", three)];
+    check_variants(&all.map(|(form, make)| (form, Task::Exact, make)));
+}
+
 fn known(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>) -> Region {
     let bound = Bound::Absolute(dice.pick(&[1e-1, 1e-3, 1e-5, 0.0]));
     array(dice, dtype, shape, Some(bound))

@@ -16,6 +16,7 @@ macro_rules! encoder {
             include_str!("../../kernels/twine_measure.cuh"),
             include_str!("../../kernels/twine_pack.cuh"),
             include_str!("../../kernels/twine_quick.cuh"),
+            include_str!("../../kernels/twine_exact.cuh"),
             include_str!("../../kernels/twine_chunk.cuh"),
             include_str!("../../kernels/twine_places.cuh"),
             include_str!("../../kernels/twine_encode.cu"),
