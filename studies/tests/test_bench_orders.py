@@ -102,6 +102,16 @@ def test_the_disk_receives_what_no_memory_holds(tmp_path):
     assert written["unified, page faults"] is None
 
 
+def test_a_picture_has_the_rates_of_all_cells(tmp_path):
+    file = tmp_path / "rates.png"
+    options = f"--dir={tmp_path}", "--orders=sequential", "--strategies=hints,pinned"
+    table_of(*options, "--order-sizes=uniform", f"--orders-bars={file}")
+    drawn = file.with_suffix(".svg").read_text()
+    assert file.read_bytes().startswith(b"\x89PNG")
+    for text in ("unspool, all hints", "pinned copies, no disk", "uniform, sequential"):
+        assert text in drawn
+
+
 def test_with_a_codec_wavefields_come_back_and_less_goes_to_the_disk(tmp_path):
     options = f"--dir={tmp_path}", "--orders=sequential", "--strategies=hints,pinned"
     plain, coded = table_of(*options), table_of(*options, "--codec=lossless")

@@ -7,9 +7,12 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["whole", "write_figures", "write_json"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["whole", "write_figures", "write_json", "write_picture"]
 
 
 @contextmanager
@@ -32,6 +35,25 @@ def write_json(path: Path, content: Any, indent: int | None = None) -> None:
     """
     with whole(path) as part:
         part.write_text(json.dumps(content, indent=indent) + "\n", encoding="utf-8")
+
+
+def write_picture(figure: Figure, file: Path) -> list[Path]:
+    """Writes a figure of Matplotlib as PNG and as SVG, under this name but for the suffix; both
+    files. The same figure gives the same bytes.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    from matplotlib import rc_context
+
+    written = []
+    with rc_context({"svg.hashsalt": "unspool"}):
+        for kind in ("png", "svg"):
+            written.append(file.with_suffix(f".{kind}"))
+            with whole(written[-1]) as part:
+                metadata = {"Date": None} if kind == "svg" else {}
+                figure.savefig(part, dpi=110, format=kind, metadata=metadata)
+    return written
 
 
 def write_figures(figures: Mapping[str, Any], folder: Path) -> list[Path]:

@@ -111,6 +111,7 @@ class Plan:
         orders_limit: no further order is begun after so long.
         orders_cell_limit: the longest that one way may take there.
         orders_plot: a file for the plot of each restore there.
+        orders_bars: a file for the picture of all rates there.
         node_shots: whether part `node` does the shots of part `orders`.
         gpuzip: what part `gpuzip` measures.
         migration: what part `schedules` measures.
@@ -163,6 +164,7 @@ class Plan:
     orders_limit: float = math.inf
     orders_cell_limit: float = 120.0
     orders_plot: Path | None = None
+    orders_bars: Path | None = None
     node_shots: bool = False
     gpuzip: Gpuzip = field(default_factory=Gpuzip)
     migration: Migration = field(default_factory=Migration)
@@ -356,6 +358,9 @@ def _order_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--orders-plot", type=Path, metavar="FILE", help="time each restore, and draw them there"
+    )
+    group.add_argument(
+        "--orders-bars", type=Path, metavar="FILE", help="draw all rates there, as PNG and as SVG"
     )
 
 

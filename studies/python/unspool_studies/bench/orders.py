@@ -146,6 +146,10 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
         from unspool_studies.bench.orders_plot import draw
 
         draw(found, plan.orders_plot)
+    if plan.orders_bars is not None:
+        from unspool_studies.bench import orders_bars
+
+        orders_bars.draw(found, plan.orders_bars)
 
 
 def _title(plan: Plan) -> str:

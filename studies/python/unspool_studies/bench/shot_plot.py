@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from unspool_studies.bench.paper import Row
 from unspool_studies.bench.prepare import DEVICE_STRATEGIES, STRATEGIES
 from unspool_studies.bench.shot import Blocked
 from unspool_studies.bench.shot_process import SPOOL
-from unspool_studies.files import whole
+from unspool_studies.files import write_picture
 
 __all__ = ["draw"]
 
@@ -46,15 +45,7 @@ def draw(rows: Sequence[Row], file: Path) -> list[Path]:
         axes.set_xticks(range(len(groups)), groups, fontsize=7)
         axes.grid(alpha=0.3, axis="y")
     figure.legend(*axes.get_legend_handles_labels(), fontsize=7, loc="outside right upper")
-    written = []
-    # The same bytes for the same figures.
-    with rc_context({"svg.hashsalt": "unspool"}):
-        for kind in ("png", "svg"):
-            written.append(file.with_suffix(f".{kind}"))
-            with whole(written[-1]) as part:
-                metadata = {"Date": None} if kind == "svg" else {}
-                figure.savefig(part, dpi=110, format=kind, metadata=metadata)
-    return written
+    return write_picture(figure, file)
 
 
 def _bars(
