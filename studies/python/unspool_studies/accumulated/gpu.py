@@ -65,7 +65,7 @@ ROUNDS = 3
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     """A table for ratios, for rates and for caches, one for frequencies of a migration, and tables
-    of shots that follow a plan.
+    of shots that follow a plan, and one of several processes.
 
     Raises:
         OptionError: there are too few shots; nothing was measured.
@@ -75,12 +75,14 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     # It takes the approaches from here.
     from unspool_studies.accumulated import rtm as accumulated_rtm
     from unspool_studies.accumulated import shots as accumulated_shots
+    from unspool_studies.accumulated import weak as accumulated_weak
 
     asked = plan.accumulated
     migrates, follows = "frequency" in asked.tables, "shots" in asked.tables
+    scales = "processes" in asked.tables
     if follows:
         accumulated_shots.check_count(asked)
-    if migrates or follows:
+    if migrates or follows or scales:
         accumulated_rtm.check_room(cuda, asked)
     found: dict[str, Drawn] = {}
     try:
@@ -89,6 +91,8 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
             accumulated_rtm.run(cuda, asked, report, found)
         if follows:
             accumulated_shots.run(cuda, asked, report)
+        if scales:
+            accumulated_weak.run(cuda, asked, report)
     finally:
         _draw(found, asked.plot)
 

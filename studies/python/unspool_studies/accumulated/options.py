@@ -14,8 +14,9 @@ __all__ = ["INTERVALS", "TABLES", "Accumulated", "accumulated_of", "add_accumula
 
 MB, MIB, GIB = 10**6, 1 << 20, 1 << 30
 
-#: What is varied; and an ensemble of shots that follow a plan, which needs a GPU.
-TABLES = ("ratio", "rate", "cache", "frequency", "shots")
+#: What is varied; and what needs a GPU: an ensemble of shots that follow a plan, and the migration
+#: in several processes.
+TABLES = ("ratio", "rate", "cache", "frequency", "shots", "processes")
 #: Whose intervals between checkpoints a plan is made from: see `unspool_studies.accumulated.shots`.
 INTERVALS = ("device", "host")
 #: The frequencies in Hz that a source may have: others take no grid that anybody would compute on.
@@ -40,6 +41,7 @@ class Accumulated:
         caches: that are tried.
         together: checkpoints that a spool encodes together, on a GPU.
         frequencies: of the source, of runs with the wavefields of a migration, in Hz.
+        processes: that do a migration at the same time, each on a GPU.
         tables: what is varied; `TABLES`.
         twine: a file with the cost of Twine, in place of what is known of an H100.
         nvcomp: a file with that of nvCOMP.
@@ -61,6 +63,7 @@ class Accumulated:
     rates: tuple[float, ...] = (40e9, 100e9, 200e9, 400e9)
     caches: tuple[int, ...] = tuple(mib * MIB for mib in (64, 128, 256, 512, 1024))
     frequencies: tuple[float, ...] = (4.0, 8.0, 12.0, 16.0)
+    processes: tuple[int, ...] = (1, 2, 4)
     tables: tuple[str, ...] = TABLES
     together: int = 16
     twine: Path | None = None
@@ -88,6 +91,7 @@ def add_accumulated_options(parser: argparse.ArgumentParser) -> None:
     add("--accumulated-nvcomp", Path, "FILE", "cost of nvCOMP, likewise (H100)")
     add("--accumulated-together", count_of, "N", "checkpoints of one launch on a GPU (16)")
     add("--accumulated-tables", some_of(TABLES), "NAME[,NAME]", ", ".join(TABLES))
+    add("--accumulated-processes", counts_of, "N[,N]", "each on its own GPU (1,2,4)")
     add("--accumulated-frequencies", _frequencies, "HZ[,HZ]", "of a migration's source (4,8,12,16)")
     add(
         "--accumulated-plot",

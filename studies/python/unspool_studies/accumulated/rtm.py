@@ -44,6 +44,7 @@ from unspool_studies.rtm.model import Model
 from unspool_studies.rtm.survey import DELAY, Survey, plan, ricker
 
 __all__ = [
+    "ALL",
     "BATCH",
     "BOUND",
     "BOUNDED",
@@ -54,7 +55,9 @@ __all__ = [
     "NoFigureError",
     "NoRoomError",
     "check_room",
+    "options_of",
     "run",
+    "runs_of",
     "words_of",
 ]
 
@@ -254,11 +257,8 @@ def _add(
     alone = [forward.once() for _ in range(ROUNDS + 1)]
     outcomes: dict[str, Outcome] = {}
     for approach, codec, accumulates in ALL:
-        together = asked.together if accumulates else None
-        host = room_for(forward.count, forward.size)
-        options = {"device": asked.cache, "host": host, "codec": codec, "accumulate": together}
-
-        seconds, stats, why = _seconds(cuda, forward, options)
+        options = options_of(asked.cache, asked.together, forward, codec, accumulates)
+        seconds, stats, why = runs_of(cuda, forward, options)
         if why:
             # The cell is empty then, and the reason mostly the same for all frequencies.
             place = f" at {name}" if seconds else ""
@@ -289,7 +289,16 @@ def _cells_of(outcomes: dict[str, Outcome]) -> list[Cell]:
     return [*rates, together, *(None if one is None else one.codec.ratio for one in ratios)]
 
 
-def _seconds(
+def options_of(
+    cache: int, together: int, forward: Forward, codec: Any, accumulates: bool
+) -> dict[str, Any]:
+    """What a spool is opened with."""
+    host = room_for(forward.count, forward.size)
+    accumulate = together if accumulates else None
+    return {"device": cache, "host": host, "codec": codec, "accumulate": accumulate}
+
+
+def runs_of(
     cuda: Cuda, forward: Forward, options: dict[str, Any]
 ) -> tuple[list[float], CodecStats, str]:
     """Seconds of the runs that count: fewer where one fails, and then why."""
