@@ -31,8 +31,8 @@ const SUPPORTED: [(u32, u32); 9] =
 const LEVEL: i32 = 19;
 /// Bytes of images that are compressed together.
 const GROUP: usize = 2_000_000;
-/// Maximum size of a pack in bytes: a wheel has 20 MB in all.
-const MOST: usize = 15_000_000;
+/// Maximum size of a pack in bytes: a wheel has 22 MiB at most (`xtask/check_dist.py`).
+const MOST: usize = 15_500_000;
 
 /// A text and a target to compile it for.
 struct Task {
