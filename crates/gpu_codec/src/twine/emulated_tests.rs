@@ -531,7 +531,7 @@ fn bits_of_all_kinds(dice: &mut Dice, shape: Vec<u64>) -> Region {
     for (at, word) in (0u32..).zip(&mut region.source) {
         let mut bits = |i: u32| {
             let noise = dice.next() as u32 >> (shift + u64::from(i / 512 % 3) * 4).min(31);
-            let same = i / 2048 % 2 == 0;
+            let same = (i / 2048).is_multiple_of(2);
             match style {
                 0 => base ^ noise,
                 1 => base.wrapping_add(noise).rotate_right(1),
