@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -105,7 +104,7 @@ def work(
     """Does what is named, and says what came out.
 
     Raises:
-        KeyError: there is no such approach.
+        KeyError: no approach has that name.
     """
     ways = {name: (codec, accumulates) for name, codec, accumulates in rtm.ALL}
     for name in names:
@@ -125,9 +124,7 @@ def serve(cuda_of: Callable[[int], Cuda], text: str) -> None:
     forward = rtm.Forward(rtm.CupyDevice(task.ordinal), task.frequency)
     print("ready", flush=True)
     lines = (line.strip() for line in iter(sys.stdin.readline, ""))
-    # Who started this one may have ended.
-    with suppress(BrokenPipeError):
-        work(cuda, forward, task, lines, lambda found: print(json.dumps(found), flush=True))
+    work(cuda, forward, task, lines, lambda found: print(json.dumps(found), flush=True))
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ class Application:
         self.stream = cuda.stream()
         self.state = cuda.array(max(experiment.sizes))
         self.address = cuda.address(self.state)
-        self._fields = self._made_fields()
+        self._sources, self._target, self._unit = self._arrays()
         self._count = len(experiment.sizes)
         self._marks = cuda.malloc(2 * MARK * self._count)
         self._host = cuda.host_alloc(MARK * self._count)
@@ -96,31 +96,30 @@ class Application:
         for version in range(self._count):
             cuda.fill(self._marks + MARK * version, mark(version), MARK, self.stream)
 
-    def _made_fields(self) -> list[Any]:
-        """Where there is a codec, a history of fields in order of time; else none."""
+    def _arrays(self) -> tuple[list[Any], Any, int]:
+        """What checkpoints are saved from, in order of time, and come back to, and the bytes of an
+        item of these: the state as bytes, or where there is a codec rows of wavefields.
+        """
         if self._one.codec is None:
-            return []
-        arrays = (self._cuda.array(max(self._one.sizes)) for _ in range(COUNT))
-        return [fill(array, number) for number, array in enumerate(arrays)]
+            return [self.state], self.state, 1
+        largest, columns = max(self._one.sizes), PAGE // 4
+        fields = [fill(self._cuda.array(largest), number, columns) for number in range(COUNT)]
+        return fields, self.state.view("float32").reshape(-1, columns), PAGE
 
-    def _field(self, version: int) -> Any:
-        return self._fields[version * COUNT // self._count]
+    def _source(self, version: int) -> Any:
+        return self._sources[version * len(self._sources) // self._count]
 
     def source(self, version: int) -> int:
         """The address of what is saved."""
-        return self._cuda.address(self._field(version)) if self._fields else self.address
+        return self._cuda.address(self._source(version))
 
     def saved(self, version: int) -> Any:
         """The array that is saved: bytes, or rows of float32 where there is a codec."""
-        return self._part(self._field(version) if self._fields else self.state, version)
+        return self._source(version)[: self._one.sizes[version] // self._unit]
 
     def restored(self, version: int) -> Any:
-        """The array that it comes back to."""
-        state = self.state.view("float32").reshape(-1, PAGE // 4) if self._fields else self.state
-        return self._part(state, version)
-
-    def _part(self, values: Any, version: int) -> Any:
-        return values[: self._one.sizes[version] // (PAGE if self._fields else 1)]
+        """The array that it comes back to, likewise."""
+        return self._target[: self._one.sizes[version] // self._unit]
 
     def forward(self, save: Callable[[int], None]) -> float:
         """All saves; seconds of the pass.
@@ -187,7 +186,7 @@ class Application:
             self._cuda.destroy_event(event)
         self._cuda.free(self._marks)
         self._cuda.free_host(self._host)
-        del self.state, self._fields
+        del self.state, self._sources, self._target
 
     def _passed(
         self, versions: Sequence[int], step: Callable[[int, int], None], ahead: int

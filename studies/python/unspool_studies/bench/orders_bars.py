@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from unspool_studies.bench.bars import look_of, set_groups
 from unspool_studies.bench.orders_tables import Found
 from unspool_studies.files import write_picture
 
@@ -40,14 +41,10 @@ def draw(found: Sequence[Found], file: Path) -> list[Path]:
                 [groups.index(group) + (at + 0.5) / (len(ways) + 1) - 0.5 for group in cells],
                 list(cells.values()),
                 0.8 / len(ways),
-                color=f"C{at % 10}",
-                hatch="//" if at >= 10 else None,
                 label=way,
+                **look_of(at),
             )
-        axes.set_yscale("log")
-        axes.set_title(title, fontsize=9)
-        axes.set_xticks(range(len(groups)), groups, fontsize=7)
-        axes.grid(alpha=0.3, axis="y")
+        set_groups(axes, title, groups)
     figure.legend(*axes.get_legend_handles_labels(), fontsize=7, loc="outside right upper")
     return write_picture(figure, file)
 

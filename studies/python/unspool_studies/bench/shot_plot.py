@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from unspool_studies.bench.bars import look_of, set_groups
 from unspool_studies.bench.paper import Row
 from unspool_studies.bench.prepare import DEVICE_STRATEGIES, STRATEGIES
 from unspool_studies.bench.shot import Blocked
@@ -40,10 +41,7 @@ def draw(rows: Sequence[Row], file: Path) -> list[Path]:
         for at, way in enumerate(ways):
             mine = [row for row in rows if _way(row, rows) == way]
             _bars(axes, mine, (groups, at, len(ways), way), measure)
-        axes.set_yscale("log")
-        axes.set_title(title, fontsize=9)
-        axes.set_xticks(range(len(groups)), groups, fontsize=7)
-        axes.grid(alpha=0.3, axis="y")
+        set_groups(axes, title, groups)
     figure.legend(*axes.get_legend_handles_labels(), fontsize=7, loc="outside right upper")
     return write_picture(figure, file)
 
@@ -66,9 +64,8 @@ def _bars(
             [one.high - one.median for one in samples],
         ],
         error_kw={"linewidth": 0.6},
-        color=f"C{at % 10}",
-        hatch="//" if at >= 10 else None,
         label=label,
+        **look_of(at),
     )
 
 

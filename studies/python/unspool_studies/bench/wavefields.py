@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from unspool_studies.bench.cuda import Cuda
-from unspool_studies.bench.sizes import PAGE
 
 __all__ = ["COUNT", "ROW", "field", "fill", "states_of"]
 
@@ -29,31 +28,23 @@ def states_of(cuda: Cuda, size: int, encoded: bool) -> list[Any]:
     """Arrays of `size` bytes on the device: `COUNT` fields where they will be encoded."""
     if not encoded or size % (4 * ROW):
         return [cuda.array(size)]
-    import cupy
-
-    states = []
-    for number in range(COUNT):
-        state = cuda.array(size).view("float32").reshape(-1, ROW)
-        state[...] = field(cupy, state.shape, number)
-        states.append(state)
-    cupy.cuda.runtime.deviceSynchronize()
-    cupy.get_default_memory_pool().free_all_blocks()
-    return states
+    return [fill(cuda.array(size), number, ROW) for number in range(COUNT)]
 
 
-def fill(array: Any, number: int) -> Any:
-    """An array of bytes, of CuPy or NumPy, as the rows of the field of this number: float32.
+def fill(array: Any, number: int, columns: int) -> Any:
+    """Writes a field into an array of bytes, of CuPy or NumPy; the same memory as rows of float32.
 
     Args:
-        array: of whole pages.
-        number: from 0, below `COUNT`.
+        array: of whole rows.
+        number: of the field, from 0, below `COUNT`.
+        columns: of float32 in a row.
     """
     if isinstance(array, np.ndarray):
         xp: Any = np
     else:
         import cupy as xp
 
-    rows = array.view("float32").reshape(-1, PAGE // 4)
+    rows = array.view("float32").reshape(-1, columns)
     rows[...] = field(xp, rows.shape, number)
     if xp is not np:
         xp.cuda.runtime.deviceSynchronize()
