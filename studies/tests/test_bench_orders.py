@@ -3,7 +3,10 @@ stays within its share of the device. Nothing is asserted about time."""
 
 import json
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from unspool.accumulate import Profile
@@ -36,6 +39,7 @@ TINY = [
     "--orders-history=12MiB",
     "--orders-host=6MiB",
     "--orders-compute=1",
+    "--rounds=1",
 ]
 
 
@@ -100,6 +104,38 @@ def test_the_disk_receives_what_no_memory_holds(tmp_path):
     assert written["unspool, all hints"] * 1e9 >= 2 * MIB
     assert written["unspool, all hints, no disk"] is None
     assert written["unified, page faults"] is None
+
+
+def test_runs_take_turns_and_a_row_has_all_of_them(tmp_path, monkeypatch):
+    ran, through = [], ways.through
+
+    def watched(cuda, one, way):
+        ran.append(way.name)
+        if way.name.startswith("pinned copies, no") and ran.count(way.name) == 2:
+            raise OSError("no memory")
+        outcome = through(cuda, one, way)
+        return replace(outcome, forward=outcome.forward + ran.count(way.name))
+
+    monkeypatch.setattr(orders, "through", watched)
+    asked = "--orders=reverse", "--order-sizes=uniform", "--strategies=hints,pinned", "--rounds=3"
+    table = table_of(f"--dir={tmp_path}", *asked)
+    count = len(table.rows)
+    assert ran[:count] == ran[count : 2 * count] == column(table, "way")
+    assert len(ran) == 3 * count - 1
+    seconds = dict(zip(column(table, "way"), column(table, "forward s"), strict=True))
+    # What failed is left out, and so is its third turn.
+    assert isinstance(seconds.pop("pinned copies, no disk"), float)
+    assert {len(one.values) for one in seconds.values()} == {3}
+    assert {round(one.high - one.low) for one in seconds.values()} == {2}
+    assert set(column(table, "wrong")) == {0}
+
+
+def test_no_round_begins_after_the_limit(tmp_path, monkeypatch):
+    clock = SimpleNamespace(perf_counter=partial(next, iter(range(0, 1000, 10))))
+    monkeypatch.setattr(orders, "time", clock)
+    asked = "--orders=reverse", "--order-sizes=uniform", "--strategies=no hints", "--rounds=3"
+    table = table_of(f"--dir={tmp_path}", *asked, "--orders-limit=25")
+    assert "uniform, reverse: time for 2 of 3 runs" in table.notes
 
 
 def test_a_picture_has_the_rates_of_all_cells(tmp_path):
@@ -181,7 +217,7 @@ def test_throughput_is_bytes_over_the_time_beyond_the_compute(tmp_path):
     theirs = ways.Outcome(5.0, 8.0, None, None, None, 0, flush=7.0)
     found = {"unspool, all hints": ours, unified.WAYS[0].name: theirs}
     rows = [
-        dict(zip(orders.COLUMNS[4:], orders.row_of(one, name, way, 4.0, 1.0), strict=True))
+        dict(zip(orders.COLUMNS[4:], orders.row_of(one, name, [way], 4.0, 1.0), strict=True))
         for name, way in found.items()
     ]
     assert (rows[0]["save GB/s"], rows[0]["restore GB/s"], rows[0]["x unified"]) == (2.0, 8.0, 8.0)

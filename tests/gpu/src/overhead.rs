@@ -6,7 +6,8 @@
 //!
 //! `gpu_overhead parts` says where the host's time of small checkpoints goes: each part of a save
 //! and of a restore, in a row, with and without flushes beside them, and the driver's own calls,
-//! alone and beside threads that call it too.
+//! alone and beside threads that call it too. `gpu_overhead parts 20` sleeps for 20 ms before each
+//! call, as a thread does that waits for a step of its application.
 
 #![allow(clippy::print_stdout)]
 
@@ -24,8 +25,12 @@ const LIMIT: Duration = Duration::from_secs(30);
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
-    if std::env::args().nth(1).as_deref() == Some("parts") {
-        return parts();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {}
+        ["parts"] => return parts(Duration::ZERO),
+        ["parts", pause] => return parts(Duration::from_millis(pause.parse()?)),
+        _ => return Err("usage: gpu_overhead [parts [MILLISECONDS]]".into()),
     }
     println!(
         "{:>9} {:>12} {:>12} {:>12} {:>12} {:>12}",
@@ -68,18 +73,19 @@ fn measure(bytes: u64) -> Outcome<()> {
 }
 
 /// Prints what the parts of calls cost, for checkpoints of some sizes.
-fn parts() -> Outcome<()> {
+fn parts(pause: Duration) -> Outcome<()> {
     println!("microseconds of the host, median and 99th percentile of a series");
     for kib in [64, 1024, 2048] {
         for host in [false, true] {
-            let count = (512 * MIB / (kib << 10)).clamp(64, 2000) as i64;
-            parts_of(kib << 10, count, host)?;
+            let most = if pause.is_zero() { 2000 } else { 64 };
+            let count = (512 * MIB / (kib << 10)).clamp(64, most) as i64;
+            parts_of(kib << 10, count, host, pause)?;
         }
     }
     Ok(())
 }
 
-fn parts_of(bytes: u64, count: i64, host: bool) -> Outcome<()> {
+fn parts_of(bytes: u64, count: i64, host: bool, pause: Duration) -> Outcome<()> {
     let all = (count as u64 + 1) * (bytes + 4096);
     let settings = Settings {
         device: Some(all),
@@ -95,12 +101,14 @@ fn parts_of(bytes: u64, count: i64, host: bool) -> Outcome<()> {
     let mut rows: [Series; 6] = Default::default();
     let [ask, put, commit, serve, get, finish] = &mut rows;
     for version in 0..count {
+        std::thread::sleep(pause);
         let mut ticket = ask.of(|| bench.ticket(&spool, version))?;
         put.of(|| bench.put(&mut ticket))?;
         commit.of(|| Ok(ticket.commit()?))?;
     }
     bench.stream.sync(LIMIT)?;
     for version in (0..count).rev() {
+        std::thread::sleep(pause);
         let mut ticket = serve.of(|| Ok(spool.restore(version, &Wait::default())?))?;
         get.of(|| bench.get(&mut ticket))?;
         finish.of(|| Ok(ticket.finish()?))?;
@@ -113,7 +121,7 @@ fn parts_of(bytes: u64, count: i64, host: bool) -> Outcome<()> {
         row.print(name);
     }
     for threads in [0, 2] {
-        bench.driver(threads)?;
+        bench.driver(threads, pause)?;
     }
     bench.small_calls()
 }
@@ -210,8 +218,10 @@ impl Bench {
         Ok(ticket.finish()?)
     }
 
-    /// The calls of the driver that a save is made of, while so many threads call it too.
-    fn driver(&self, threads: usize) -> Outcome<()> {
+    /// The calls of the driver that a save is made of, while so many threads call it too, and
+    /// after a pause.
+    fn driver(&self, threads: usize, pause: Duration) -> Outcome<()> {
+        let calls = if pause.is_zero() { 500 } else { 64 };
         let stop = AtomicBool::new(false);
         let context = self.stream.context();
         let (mut copying, mut recording) = (Series::default(), Series::default());
@@ -227,7 +237,8 @@ impl Bench {
                     Some(())
                 });
             }
-            for _ in 0..500 {
+            for _ in 0..calls {
+                std::thread::sleep(pause);
                 let (to, from) = (self.other.span(), self.array.span());
                 copying.of(|| Ok(copy::device_to_device(&self.stream, &to, &from)?))?;
                 let event = recording.of(|| Ok(self.stream.record()?))?;

@@ -22,6 +22,7 @@ from unspool.stats import size as size_text
 from unspool_studies.bench.bound import Access, Link, least_seconds
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.experiment import Experiment, order_of
+from unspool_studies.bench.measure import Sample
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.orders_tables import Found, grid_of, series_of
 from unspool_studies.bench.raw import Links, device_seconds, links, within_device
@@ -73,6 +74,7 @@ NOTES = (
     "flush s: between the passes, until everything is flushed; in no other figure",
     "unified memory: at most the device tier's bytes of the history are on the device at once",
     "with --codec, what a spool keeps is smaller: it has no bound, and GB/s are of the arrays",
+    "of several runs (--rounds) the median, the least and the greatest",
 )
 
 
@@ -130,14 +132,14 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     """
     cases = list(cases_of(plan))
     table = report.begin(Table("orders", _title(plan), COLUMNS, notes=list(NOTES)))
-    begin = time.perf_counter()
+    until = time.perf_counter() + plan.orders_limit
     speeds = _speeds(cuda, plan, table)
     found: list[Found] = []
     for case in cases:
-        if time.perf_counter() - begin > plan.orders_limit:
+        if time.perf_counter() > until:
             table.note(f"no time was left for: {case.kind}, {case.order}")
             continue
-        found += _rows(cuda, case, plan, table, speeds)
+        found += _rows(cuda, case, plan, table, (speeds, until))
     report.show(table)
     for other in (grid_of(found), series_of(found)):
         if other is not None:
@@ -164,30 +166,56 @@ def _title(plan: Plan) -> str:
 
 
 def _rows(
-    cuda: Cuda, case: Case, plan: Plan, table: Table, speeds: Sequence[tuple[float, float]]
+    cuda: Cuda,
+    case: Case,
+    plan: Plan,
+    table: Table,
+    known: tuple[Sequence[tuple[float, float]], float],
 ) -> Iterator[Found]:
-    """Adds the row of each way as it comes. Unified memory goes first: the others are compared with
-    the best of it.
+    """Adds the rows of all ways. Unified memory goes first: the others are compared with the best
+    of it.
+
+    Arguments:
+        known: bytes a second of each link, and when no further run begins.
     """
-    one, unified = case.experiment, math.nan
+    (speeds, until), one, unified = known, case.experiment, math.nan
     step = _compute_seconds(cuda, one.compute)
     alone = step * len(one.sizes)
     place = (case.kind, case.order, one.compute * 1e3, size_text(one.device))
-    ways = named(plan.strategies)
-    for way in sorted(ways, key=lambda way: not isinstance(way, UnifiedWay)):
-        outcome = _outcome(cuda, case, way, table)
-        if outcome is None:
-            continue
-        rate = rate_of(one, outcome.backward, alone)
+    ways = sorted(named(plan.strategies), key=lambda way: not isinstance(way, UnifiedWay))
+    for way, outcomes in _runs(cuda, case, ways, plan.rounds, until, table):
+        saves = Sample.of(rate_of(one, found.forward, alone) for found in outcomes)
+        restores = Sample.of(rate_of(one, found.backward, alone) for found in outcomes)
         if isinstance(way, UnifiedWay):
-            unified = max(rate, unified) if unified == unified else rate
+            best = restores.median
+            unified = max(best, unified) if unified == unified else best
         least = None
         plain = not one.wait and one.codec is None
         if isinstance(way, SpoolWay) and plain and len(speeds) > way.disk:
             least = bound_of(one, step, speeds[: 1 + way.disk])
-        table.add(*place, *row_of(one, way.name, outcome, alone, unified, least))
-        rates = rate_of(one, outcome.forward, alone), rate
-        yield Found(case.kind, case.order, one, way.name, outcome, *rates)
+        table.add(*place, *row_of(one, way.name, outcomes, alone, unified, least))
+        yield Found(case.kind, case.order, one, way.name, outcomes[-1], saves, restores)
+
+
+def _runs(
+    cuda: Cuda, case: Case, ways: Sequence[Way], rounds: int, until: float, table: Table
+) -> Iterator[tuple[Way, list[Outcome]]]:
+    """What came out of each way, after its last run. All ways take turns, so that what a machine
+    does meanwhile meets them alike; one that fails is left out from there on, and after `until` no
+    further round begins.
+    """
+    found: list[tuple[Way, list[Outcome]]] = [(way, []) for way in ways]
+    for number in range(rounds):
+        if number and time.perf_counter() > until:
+            table.note(f"{case.kind}, {case.order}: time for {number} of {rounds} runs")
+            yield from ((way, outcomes) for way, outcomes in found if outcomes)
+            return
+        for way, outcomes in found:
+            if len(outcomes) == number:
+                outcome = _outcome(cuda, case, way, table)
+                outcomes += [] if outcome is None else [outcome]
+            if number == rounds - 1 and outcomes:
+                yield way, outcomes
 
 
 def _compute_seconds(cuda: Cuda, compute: float) -> float:
@@ -252,7 +280,7 @@ def _outcome(cuda: Cuda, case: Case, way: Way, table: Table) -> Outcome | None:
 def row_of(
     experiment: Experiment,
     name: str,
-    one: Outcome,
+    outcomes: Sequence[Outcome],
     alone: float,
     unified: float = math.nan,
     least: float | None = None,
@@ -260,13 +288,21 @@ def row_of(
     """The row of a way, without the columns of the experiment.
 
     Arguments:
+        outcomes: of its runs, at least one.
         alone: seconds of the compute of one pass.
         unified: GB/s of the restores of the best way of unified memory.
         least: the least seconds of both passes.
     """
+    runs = (_figures(experiment, one, alone, unified, least) for one in outcomes)
+    wrong = sum(one.wrong for one in outcomes)
+    return [name, *map(_together, zip(*runs, strict=True)), wrong]
+
+
+def _figures(
+    experiment: Experiment, one: Outcome, alone: float, unified: float, least: float | None
+) -> list[float | None]:
     restores, both = rate_of(experiment, one.backward, alone), one.forward + one.backward
     return [
-        name,
         rate_of(experiment, one.forward, alone),
         restores,
         restores / unified,
@@ -280,8 +316,16 @@ def row_of(
         *(one.stalls or (None, None)),
         *(one.served or (None, None, None)),
         *(one.disk or (None, None)),
-        one.wrong,
     ]
+
+
+def _together(values: Sequence[float | None]) -> Cell:
+    """One figure of several runs; what is the same in all of them stands alone."""
+    first = values[0]
+    if len(set(values)) == 1:
+        return first
+    known = [value for value in values if value is not None and value == value]
+    return Sample.of(known) if len(known) == len(values) else None
 
 
 def rate_of(experiment: Experiment, seconds: float, alone: float) -> float:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 from unspool_studies.bench.bars import look_of, set_groups
+from unspool_studies.bench.measure import Sample
 from unspool_studies.bench.orders_tables import Found
 from unspool_studies.files import write_picture
 
 __all__ = ["draw"]
 
-PANELS: tuple[tuple[str, Callable[[Found], float]], ...] = (
+PANELS: tuple[tuple[str, Callable[[Found], Sample]], ...] = (
     ("saves, GB/s over the time blocked", lambda one: one.save),
     ("restores, GB/s over the time blocked", lambda one: one.restore),
 )
@@ -22,7 +23,8 @@ PANELS: tuple[tuple[str, Callable[[Found], float]], ...] = (
 
 def draw(found: Sequence[Found], file: Path) -> list[Path]:
     """Writes the picture as PNG and as SVG, under this name but for the suffix; both files. A group
-    of bars for each setting, a bar for each way. Without cells there is no picture.
+    of bars for each setting, a bar for each way: the median of its runs, with a line from the least
+    to the greatest. Without cells there is no picture.
 
     Raises:
         OSError: it cannot be written.
@@ -37,10 +39,17 @@ def draw(found: Sequence[Found], file: Path) -> list[Path]:
     for axes, (title, rate) in zip(figure.subplots(2, 1), PANELS, strict=True):
         for at, way in enumerate(ways):
             cells = {_group(one): rate(one) for one in found if one.way == way}
+            heights = [cell.median for cell in cells.values()]
+            spread = (
+                [cell.median - cell.low for cell in cells.values()],
+                [cell.high - cell.median for cell in cells.values()],
+            )
             axes.bar(
                 [groups.index(group) + (at + 0.5) / (len(ways) + 1) - 0.5 for group in cells],
-                list(cells.values()),
+                heights,
                 0.8 / len(ways),
+                yerr=spread,
+                error_kw={"linewidth": 0.6},
                 label=way,
                 **look_of(at),
             )

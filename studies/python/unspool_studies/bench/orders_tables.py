@@ -43,16 +43,16 @@ SERIES_NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One cell: what came out of one way.
+    """One cell: what came out of the runs of one way.
 
     Attributes:
         kind: of sizes.
         order: of restores, by its name.
         experiment: what was done.
         way: its name.
-        outcome: what came out.
-        save: GB/s of the forward pass over the time for which it was blocked.
-        restore: of the backward pass, likewise.
+        outcome: of the last run.
+        save: GB/s of the forward passes over the time for which each was blocked.
+        restore: of the backward passes, likewise.
     """
 
     kind: str
@@ -60,8 +60,8 @@ class Found:
     experiment: Experiment
     way: str
     outcome: Outcome
-    save: float
-    restore: float
+    save: Sample
+    restore: Sample
 
 
 def grid_of(found: Sequence[Found]) -> Table | None:
