@@ -109,11 +109,15 @@ impl Core {
 
     pub(super) fn demand_flush_of(&mut self, row: Row, tier: TierId) -> bool {
         let copy = self.table.get_mut(row).copy_mut(tier).expect("a resident copy");
-        if copy.state != CopyState::WriteComplete || copy.queued.is_some() || copy.flush.is_some() {
+        if copy.state != CopyState::WriteComplete || copy.flush.is_some() {
             return false;
+        }
+        if copy.queued.is_some() {
+            return self.end_pauses();
         }
         copy.urgent = true;
         self.queue_flush(row, tier);
+        self.end_pauses();
         self.table.get(row).copy(tier).is_some_and(|c| c.queued.is_some())
     }
 
@@ -149,6 +153,7 @@ impl Core {
         let (id, bytes) = (ckpt.id, ckpt.bytes);
         let to = self.flush_target(ckpt, from).expect("it needs a flush");
         if !self.has_space(TransferKind::Flush, from, bytes)
+            || self.is_paused(row, from, to)
             || self.tier(to).deleting.contains_key(&id)
         {
             return Attempt::Blocked;

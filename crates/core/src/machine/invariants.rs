@@ -120,7 +120,7 @@ impl Core {
         for open in self.open.values() {
             match *open {
                 Open::Granted { row, tier, offset } => self.assert_granted(row, tier, offset),
-                Open::Served { row, tier } => {
+                Open::Served { row, tier, .. } => {
                     assert!(self.table.get(row).copy(tier).is_some_and(|c| c.readers > 0));
                 }
             }

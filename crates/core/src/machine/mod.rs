@@ -10,6 +10,7 @@ mod copies;
 mod discards;
 mod flushes;
 mod invariants;
+mod pauses;
 mod prefetches;
 mod queries;
 mod restores;
@@ -92,8 +93,8 @@ pub struct Core {
 enum Open {
     /// A save is writing to the room that it was granted from `offset` on.
     Granted { row: Row, tier: TierId, offset: u64 },
-    /// A restore is reading the copy in `tier`.
-    Served { row: Row, tier: TierId },
+    /// A restore is reading the copy in `tier`, since that time.
+    Served { row: Row, tier: TierId, since: Nanos },
 }
 
 /// What may be done to make room for a save.
@@ -121,6 +122,9 @@ struct WaitingRestore {
     request: RequestId,
     row: Row,
     id: CheckpointId,
+    since: Nanos,
+    /// The store from which a prefetch brings the bytes that it waits for.
+    reads: Option<TierId>,
 }
 
 #[derive(Clone, Copy, Debug)]

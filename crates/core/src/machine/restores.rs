@@ -8,6 +8,15 @@ use crate::hints::NO_USE;
 use crate::lifecycle::table::{Copy, Row};
 use crate::types::{Place, RequestId, TierId, Version};
 
+/// Where a restore finds its bytes.
+enum Source {
+    /// Here, and no faster copy is about to arrive.
+    Copy(TierId),
+    /// A prefetch from this tier is about to bring them to a faster one.
+    Arriving(TierId),
+    Nowhere,
+}
+
 impl Core {
     pub(super) fn on_restore(
         &mut self,
@@ -26,15 +35,16 @@ impl Core {
             return Core::refuse(request, Refusal::NotYetSaved, out);
         }
         let id = self.table.get(row).id;
-        self.waiting_restores.push_back(WaitingRestore { request, row, id });
+        let since = self.now;
+        self.waiting_restores.push_back(WaitingRestore { request, row, id, since, reads: None });
     }
 
     /// Serves every waiting restore that a tier has the bytes for.
     pub(super) fn serve_restores(&mut self, out: &mut Vec<Command>) -> bool {
         let mut progress = false;
         for _ in 0..self.waiting_restores.len() {
-            let wait = self.waiting_restores.pop_front().expect("counted above");
-            if self.serve(wait, out) {
+            let mut wait = self.waiting_restores.pop_front().expect("counted above");
+            if self.serve(&mut wait, out) {
                 progress = true;
             } else {
                 self.waiting_restores.push_back(wait);
@@ -43,12 +53,25 @@ impl Core {
         progress
     }
 
-    fn serve(&mut self, wait: WaitingRestore, out: &mut Vec<Command>) -> bool {
-        if let Some(refusal) = self.gone(wait) {
+    fn serve(&mut self, wait: &mut WaitingRestore, out: &mut Vec<Command>) -> bool {
+        if let Some(refusal) = self.gone(*wait) {
             Core::refuse(wait.request, refusal, out);
             return true;
         }
-        let Some(tier) = self.source_of_restore(wait.row) else { return false };
+        let tier = match self.source_of_restore(wait.row) {
+            Source::Copy(tier) => tier,
+            Source::Arriving(from) => {
+                if wait.reads != Some(from) {
+                    wait.reads = Some(from);
+                    self.pause_flushes(from);
+                }
+                return false;
+            }
+            Source::Nowhere => return false,
+        };
+        if let Some(from) = wait.reads {
+            self.shorten_pause(from, wait.since);
+        }
         self.count_restore(wait.row, tier);
         let version = self.table.get(wait.row).version;
         let ckpt = self.table.get_mut(wait.row);
@@ -57,7 +80,8 @@ impl Core {
         copy.readers += 1;
         let place = Place { tier, offset: copy.offset };
         let checkpoint = ckpt.id;
-        self.open.insert(wait.request, Open::Served { row: wait.row, tier });
+        self.open.insert(wait.request, Open::Served { row: wait.row, tier, since: self.now });
+        self.pause_flushes(tier);
         self.note_ending(wait.row, version);
         self.take_hint(version);
         self.touch(wait.row, tier);
@@ -76,15 +100,16 @@ impl Core {
         }
     }
 
-    /// The tier to read from; `None` while a prefetch is about to bring the bytes to a faster one.
-    fn source_of_restore(&self, row: Row) -> Option<TierId> {
+    fn source_of_restore(&self, row: Row) -> Source {
         let ckpt = self.table.get(row);
-        let best = ckpt.fastest_complete()?;
+        let Some(best) = ckpt.fastest_complete() else { return Source::Nowhere };
         let arriving = |t: TierId| {
             let inbound = ckpt.copy(t).and_then(|c| c.inbound);
-            inbound.and_then(|id| self.transfers.get(&id)).is_some_and(|t| !t.cancelled)
+            let transfer = inbound.and_then(|id| self.transfers.get(&id));
+            transfer.filter(|t| !t.cancelled).map(|t| t.from)
         };
-        if (0..best.0).map(TierId).any(arriving) { None } else { Some(best) }
+        let from = (0..best.0).map(TierId).find_map(arriving);
+        from.map_or(Source::Copy(best), Source::Arriving)
     }
 
     fn count_restore(&mut self, row: Row, tier: TierId) {
@@ -151,8 +176,9 @@ impl Core {
     }
 
     fn end_service(&mut self, request: RequestId) -> Option<Row> {
-        let Some(&Open::Served { row, tier }) = self.open.get(&request) else { return None };
+        let Some(&Open::Served { row, tier, since }) = self.open.get(&request) else { return None };
         self.open.remove(&request);
+        self.shorten_pause(tier, since);
         let copy = self.table.get_mut(row).copy_mut(tier).expect("a copy that was read exists");
         assert!(copy.readers > 0, "a reader leaves once");
         copy.readers -= 1;

@@ -20,7 +20,7 @@ impl Core {
     /// When the next [`Event::Tick`](crate::Event::Tick) is due, if any.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.retries.iter().map(|r| r.at).min()
+        self.retries.iter().map(|r| r.at).chain(self.end_of_pauses()).min()
     }
 
     pub(super) fn learn_failure(

@@ -43,6 +43,8 @@ pub(super) struct TierState {
     pub blocked: Option<(u64, u64)>,
     /// Where the room of the last save of unknown size ends, for the next one.
     pub chain: u64,
+    /// No flush into this store begins before, unless somebody waits for it.
+    pub paused_until: Nanos,
 }
 
 /// Whether there is room in a tier.
@@ -86,6 +88,7 @@ impl TierState {
             generation: 0,
             blocked: None,
             chain: 0,
+            paused_until: Nanos(0),
         }
     }
 

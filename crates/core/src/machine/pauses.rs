@@ -1,0 +1,69 @@
+//! Pauses of flushes: what the application waits to read from a store goes before what nobody waits
+//! to write there.
+//!
+//! A disk that reads and writes at the same time does both more slowly. A flush makes room ahead of
+//! need, or makes a checkpoint durable, and can mostly wait; a restore that comes from a store
+//! cannot, whether the caller reads the store or waits for a prefetch from it. While such a read
+//! lasts, no flush into that store begins, and for as long again after it, as the next read often
+//! follows after a step of computing. A pause ends at once when somebody needs what is held back:
+//! a save, the room of a window, or a flush call. And none is longer than [`LONGEST`] from its
+//! read's beginning or end, so that an application which only ever reads does not leave what it
+//! saved in volatile memory.
+
+use super::{Core, Open, WaitingRestore};
+use crate::lifecycle::table::Row;
+use crate::types::{Nanos, TierId};
+
+/// The longest pause for one read.
+const LONGEST: Nanos = Nanos(1_000_000_000);
+
+impl Core {
+    /// Whether the flush of this copy into `to` waits for the end of a pause.
+    pub(super) fn is_paused(&self, row: Row, from: TierId, to: TierId) -> bool {
+        let ckpt = self.table.get(row);
+        let urgent = ckpt.copy(from).is_some_and(|copy| copy.urgent);
+        self.tier(to).paused_until > self.now
+            && !self.writing
+            && self.waiting_saves.is_empty()
+            && !urgent
+            && !self.is_flush_asked(ckpt.id)
+    }
+
+    /// When the first pause ends that holds a flush back, if there is one.
+    pub(super) fn end_of_pauses(&self) -> Option<Nanos> {
+        if self.flush_lanes.iter().all(|lane| lane.front().is_none()) {
+            return None;
+        }
+        self.tiers.iter().map(|tier| tier.paused_until).filter(|&end| end > self.now).min()
+    }
+
+    /// A read from `tier` that the application waits for has begun.
+    pub(super) fn pause_flushes(&mut self, tier: TierId) {
+        if self.tier(tier).arena.is_none() {
+            let until = self.now.plus(LONGEST);
+            let paused = &mut self.tier_mut(tier).paused_until;
+            *paused = until.max(*paused);
+        }
+    }
+
+    /// A read from `tier` that began at `since` has ended: the pause lasts for as long again, or
+    /// for as long as another read does.
+    pub(super) fn shorten_pause(&mut self, tier: TierId, since: Nanos) {
+        let reads = |open: &Open| matches!(open, Open::Served { tier: from, .. } if *from == tier);
+        let waits = |wait: &WaitingRestore| wait.reads == Some(tier);
+        let others = self.open.values().any(reads) || self.waiting_restores.iter().any(waits);
+        if self.tier(tier).arena.is_none() && !others {
+            let again = LONGEST.min(Nanos(self.now.0.saturating_sub(since.0)));
+            self.tier_mut(tier).paused_until = self.now.plus(again);
+        }
+    }
+
+    /// Room is needed: flushes go on. True when one was held back.
+    pub(super) fn end_pauses(&mut self) -> bool {
+        let held = self.end_of_pauses().is_some();
+        for tier in &mut self.tiers {
+            tier.paused_until = Nanos(0);
+        }
+        held
+    }
+}
