@@ -6,23 +6,41 @@
 //! cannot, whether the caller reads the store or waits for a prefetch from it. While such a read
 //! lasts, no flush into that store begins, and for as long again after it, as the next read often
 //! follows after a step of computing. A pause ends at once when somebody needs what is held back:
-//! a save, the room of a window, or a flush call. And none is longer than [`LONGEST`] from its
-//! read's beginning or end, so that an application which only ever reads does not leave what it
+//! a save, the room of a window, or a flush call. And no flush is held back for longer than
+//! [`LONGEST`] after the one before it: an application that only ever reads does not leave what it
 //! saved in volatile memory.
 
 use super::{Core, Open, WaitingRestore};
 use crate::lifecycle::table::Row;
 use crate::types::{Nanos, TierId};
 
-/// The longest pause for one read.
+/// The longest time without a flush, however much is read.
 const LONGEST: Nanos = Nanos(1_000_000_000);
+
+/// The longest time that a read is taken to last: a caller may hold on to what it has read.
+const READ: Nanos = Nanos(10_000_000_000);
+
+/// When no flush into a store begins.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Pause {
+    /// When it began, or the last flush did.
+    since: Nanos,
+    /// When it ends for the reads there are.
+    until: Nanos,
+}
+
+impl Pause {
+    fn end(self) -> Nanos {
+        self.until.min(self.since.plus(LONGEST))
+    }
+}
 
 impl Core {
     /// Whether the flush of this copy into `to` waits for the end of a pause.
     pub(super) fn is_paused(&self, row: Row, from: TierId, to: TierId) -> bool {
         let ckpt = self.table.get(row);
         let urgent = ckpt.copy(from).is_some_and(|copy| copy.urgent);
-        self.tier(to).paused_until > self.now
+        self.tier(to).pause.end() > self.now
             && !self.writing
             && self.waiting_saves.is_empty()
             && !urgent
@@ -34,16 +52,22 @@ impl Core {
         if self.flush_lanes.iter().all(|lane| lane.front().is_none()) {
             return None;
         }
-        self.tiers.iter().map(|tier| tier.paused_until).filter(|&end| end > self.now).min()
+        self.tiers.iter().map(|tier| tier.pause.end()).filter(|&end| end > self.now).min()
     }
 
     /// A read from `tier` that the application waits for has begun.
     pub(super) fn pause_flushes(&mut self, tier: TierId) {
-        if self.tier(tier).arena.is_none() {
-            let until = self.now.plus(LONGEST);
-            let paused = &mut self.tier_mut(tier).paused_until;
-            *paused = until.max(*paused);
+        let (now, state) = (self.now, self.tier_mut(tier));
+        if state.arena.is_none() {
+            let goes_on = state.pause.until > now;
+            let since = if goes_on { state.pause.since } else { now };
+            state.pause = Pause { since, until: now.plus(READ) };
         }
+    }
+
+    /// A flush into `tier` has begun.
+    pub(super) fn note_flush(&mut self, tier: TierId) {
+        self.tier_mut(tier).pause.since = self.now;
     }
 
     /// A read from `tier` that began at `since` has ended: the pause lasts for as long again, or
@@ -53,8 +77,8 @@ impl Core {
         let waits = |wait: &WaitingRestore| wait.reads == Some(tier);
         let others = self.open.values().any(reads) || self.waiting_restores.iter().any(waits);
         if self.tier(tier).arena.is_none() && !others {
-            let again = LONGEST.min(Nanos(self.now.0.saturating_sub(since.0)));
-            self.tier_mut(tier).paused_until = self.now.plus(again);
+            let again = READ.min(Nanos(self.now.0.saturating_sub(since.0)));
+            self.tier_mut(tier).pause.until = self.now.plus(again);
         }
     }
 
@@ -62,7 +86,7 @@ impl Core {
     pub(super) fn end_pauses(&mut self) -> bool {
         let held = self.end_of_pauses().is_some();
         for tier in &mut self.tiers {
-            tier.paused_until = Nanos(0);
+            tier.pause = Pause::default();
         }
         held
     }

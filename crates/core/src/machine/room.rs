@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::Core;
+use super::pauses::Pause;
 use crate::command::Command;
 use crate::config::TierConfig;
 use crate::event::Failure;
@@ -43,8 +44,8 @@ pub(super) struct TierState {
     pub blocked: Option<(u64, u64)>,
     /// Where the room of the last save of unknown size ends, for the next one.
     pub chain: u64,
-    /// No flush into this store begins before, unless somebody waits for it.
-    pub paused_until: Nanos,
+    /// While it lasts, no flush into this store begins that nobody waits for.
+    pub pause: Pause,
 }
 
 /// Whether there is room in a tier.
@@ -88,7 +89,7 @@ impl TierState {
             generation: 0,
             blocked: None,
             chain: 0,
-            paused_until: Nanos(0),
+            pause: Pause::default(),
         }
     }
 

@@ -120,6 +120,9 @@ impl Core {
             to: target,
         });
         let retried = ckpt.attempts > 0;
+        if kind == TransferKind::Flush {
+            self.note_flush(to);
+        }
         let transfer = Transfer { row, kind, from, to, bytes, cancelled: false };
         let lane = self.lane_of(&transfer);
         lane.in_flight += 1;
