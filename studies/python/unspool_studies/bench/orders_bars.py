@@ -35,7 +35,8 @@ def draw(found: Sequence[Found], file: Path) -> list[Path]:
     )
     if not groups:
         return []
-    figure = Figure(figsize=(3.0 + 0.13 * len(groups) * (len(ways) + 2), 7.0), layout="constrained")
+    each = max(1.2, 0.13 * (len(ways) + 2))
+    figure = Figure(figsize=(3.0 + len(groups) * each, 7.0), layout="constrained")
     for axes, (title, rate) in zip(figure.subplots(2, 1), PANELS, strict=True):
         for at, way in enumerate(ways):
             cells = {_group(one): rate(one) for one in found if one.way == way}
