@@ -127,8 +127,8 @@ fn a_save_that_waits_for_room_ends_the_pause() {
     bench.save_all([5], 8);
 }
 
-#[test]
-fn a_prefetch_that_a_restore_waits_for_pauses_flushes_as_well() {
+/// As `bench`, with a prefetch of version 0 that a restore waits for, and 4 waiting for its flush.
+fn waiting() -> (Bench, RequestId) {
     let mut bench = bench();
     bench.finish_one();
     bench.finish_one();
@@ -141,10 +141,26 @@ fn a_prefetch_that_a_restore_waits_for_pauses_flushes_as_well() {
     assert!(!bench.answers.contains_key(&request), "it waits for the prefetch");
     assert!(bench.finish_one(), "the flush of 3");
     assert!(flushing(&bench).is_empty(), "{:?}", bench.moving);
+    (bench, request)
+}
+
+#[test]
+fn a_prefetch_that_a_restore_waits_for_pauses_flushes_as_well() {
+    let (mut bench, request) = waiting();
     pass(&mut bench, SECOND / 10);
     assert!(bench.finish_one(), "the prefetch of 0");
     bench.answer(request);
     bench.step(Event::Restored { request });
+    assert!(flushing(&bench).is_empty());
+    pass(&mut bench, SECOND / 5);
+    assert_eq!(flushing(&bench), [4]);
+}
+
+#[test]
+fn a_restore_that_is_withdrawn_ends_its_pause_like_one_that_was_served() {
+    let (mut bench, request) = waiting();
+    pass(&mut bench, SECOND / 10);
+    bench.step(Event::Withdraw { request });
     assert!(flushing(&bench).is_empty());
     pass(&mut bench, SECOND / 5);
     assert_eq!(flushing(&bench), [4]);

@@ -211,7 +211,10 @@ impl Core {
     }
 
     fn on_withdraw(&mut self, request: RequestId) {
-        self.waiting_restores.retain(|w| w.request != request);
+        if let Some(i) = self.waiting_restores.iter().position(|w| w.request == request) {
+            let wait = self.waiting_restores.remove(i).expect("the index was just found");
+            self.end_wait(wait);
+        }
         self.waiting_flushes.retain(|w| w.request != request);
         if let Some(i) = self.waiting_saves.iter().position(|w| w.request == request) {
             let save = self.waiting_saves.remove(i).expect("the index was just found");

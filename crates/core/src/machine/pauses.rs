@@ -82,6 +82,13 @@ impl Core {
         }
     }
 
+    /// A restore waits no longer, and is not among those that do.
+    pub(super) fn end_wait(&mut self, wait: WaitingRestore) {
+        if let Some(tier) = wait.reads {
+            self.shorten_pause(tier, wait.since);
+        }
+    }
+
     /// Room is needed: flushes go on. True when one was held back.
     pub(super) fn end_pauses(&mut self) -> bool {
         let held = self.end_of_pauses().is_some();

@@ -55,6 +55,7 @@ impl Core {
 
     fn serve(&mut self, wait: &mut WaitingRestore, out: &mut Vec<Command>) -> bool {
         if let Some(refusal) = self.gone(*wait) {
+            self.end_wait(*wait);
             Core::refuse(wait.request, refusal, out);
             return true;
         }
@@ -69,9 +70,7 @@ impl Core {
             }
             Source::Nowhere => return false,
         };
-        if let Some(from) = wait.reads {
-            self.shorten_pause(from, wait.since);
-        }
+        self.end_wait(*wait);
         self.count_restore(wait.row, tier);
         let version = self.table.get(wait.row).version;
         let ckpt = self.table.get_mut(wait.row);
