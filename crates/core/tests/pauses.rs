@@ -119,7 +119,8 @@ fn a_save_that_waits_for_room_ends_the_pause() {
     let mut bench = bench();
     let request = reading(&mut bench);
     bench.finish_one();
-    // Version 1 can go now; with 2 and 3 there is no room for a second one.
+    // Version 1 is on the disk and can be evicted, which is room for one more. 2 and 3 have to be
+    // flushed before they can make any.
     assert!(bench.core.next_deadline().is_some());
     bench.save_all([4], 8);
     assert_eq!(flushing(&bench), [2], "the application saves");

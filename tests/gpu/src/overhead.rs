@@ -218,8 +218,8 @@ impl Bench {
         Ok(ticket.finish()?)
     }
 
-    /// The calls of the driver that a save is made of, while so many threads call it too, and
-    /// after a pause.
+    /// Measures the driver's copy and the record of an event, each after a pause, while other
+    /// threads, so many, call the driver too.
     fn driver(&self, threads: usize, pause: Duration) -> Outcome<()> {
         let calls = if pause.is_zero() { 500 } else { 64 };
         let stop = AtomicBool::new(false);

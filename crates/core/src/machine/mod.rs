@@ -123,7 +123,7 @@ struct WaitingRestore {
     row: Row,
     id: CheckpointId,
     since: Nanos,
-    /// The store from which a prefetch brings the bytes that it waits for.
+    /// The tier from which a prefetch brings the bytes that it waits for.
     reads: Option<TierId>,
 }
 

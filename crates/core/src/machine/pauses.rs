@@ -1,5 +1,5 @@
-//! Pauses of flushes: what the application waits to read from a store goes before what nobody waits
-//! to write there.
+//! Pauses of flushes: a read from a store that the application waits for goes before writes into
+//! that store that nobody waits for.
 //!
 //! A disk that reads and writes at the same time does both more slowly. A flush makes room ahead of
 //! need, or makes a checkpoint durable, and can mostly wait; a restore that comes from a store
@@ -73,10 +73,12 @@ impl Core {
     /// A read from `tier` that began at `since` has ended: the pause lasts for as long again, or
     /// for as long as another read does.
     pub(super) fn shorten_pause(&mut self, tier: TierId, since: Nanos) {
+        if self.tier(tier).arena.is_some() {
+            return;
+        }
         let reads = |open: &Open| matches!(open, Open::Served { tier: from, .. } if *from == tier);
         let waits = |wait: &WaitingRestore| wait.reads == Some(tier);
-        let others = self.open.values().any(reads) || self.waiting_restores.iter().any(waits);
-        if self.tier(tier).arena.is_none() && !others {
+        if !self.open.values().any(reads) && !self.waiting_restores.iter().any(waits) {
             let again = READ.min(Nanos(self.now.0.saturating_sub(since.0)));
             self.tier_mut(tier).pause.until = self.now.plus(again);
         }

@@ -44,7 +44,7 @@ pub(super) struct TierState {
     pub blocked: Option<(u64, u64)>,
     /// Where the room of the last save of unknown size ends, for the next one.
     pub chain: u64,
-    /// While it lasts, no flush into this store begins that nobody waits for.
+    /// When flushes into this store are held back.
     pub pause: Pause,
 }
 

@@ -139,7 +139,7 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
         if time.perf_counter() > until:
             table.note(f"no time was left for: {case.kind}, {case.order}")
             continue
-        found += _rows(cuda, case, plan, table, (speeds, until))
+        found += _rows(cuda, case, plan, table, speeds, until)
     report.show(table)
     for other in (grid_of(found), series_of(found)):
         if other is not None:
@@ -170,15 +170,17 @@ def _rows(
     case: Case,
     plan: Plan,
     table: Table,
-    known: tuple[Sequence[tuple[float, float]], float],
+    speeds: Sequence[tuple[float, float]],
+    until: float,
 ) -> Iterator[Found]:
     """Adds the rows of all ways. Unified memory goes first: the others are compared with the best
     of it.
 
     Arguments:
-        known: bytes a second of each link, and when no further run begins.
+        speeds: bytes a second down and up, of each link.
+        until: no further round of runs begins after that time.
     """
-    (speeds, until), one, unified = known, case.experiment, math.nan
+    one, unified = case.experiment, math.nan
     step = _compute_seconds(cuda, one.compute)
     alone = step * len(one.sizes)
     place = (case.kind, case.order, one.compute * 1e3, size_text(one.device))
