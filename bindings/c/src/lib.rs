@@ -14,6 +14,8 @@
 mod array;
 mod checkpointer;
 mod codec;
+#[path = "../../common/hidden.rs"]
+mod hidden;
 mod info;
 mod options;
 #[path = "../../common/panics.rs"]

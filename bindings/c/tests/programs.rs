@@ -9,7 +9,7 @@ use std::process::Command;
 // Names the library, so that it is built before this test.
 use unspool_c as _;
 use unspool_fakecuda as _;
-use unspool_testkit::programs::{is_there, succeeded};
+use unspool_testkit::programs::{declared, exported, is_there, succeeded};
 
 /// Where this test was built, and the library beside it.
 fn built() -> PathBuf {
@@ -245,4 +245,12 @@ fn the_example_in_cuda_compiles() {
     let folder = tempfile::tempdir().unwrap();
     let sources = ["../../examples/cpp/wave.cu"];
     compiled(folder.path(), "nvcc", &["-std=c++17"], &sources);
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares_and_nothing_else() {
+    let header = std::fs::read_to_string(source("include/unspool.h")).expect("the header");
+    let right = declared(&header, "unspool_");
+    assert!(right.contains("unspool_save") && right.len() > 20, "{right:?}");
+    assert_eq!(exported(&built().join("libunspool_c.so")), right);
 }

@@ -18,6 +18,8 @@ compile_error!("userfaultfd is of Linux, and offsets have 64 bits");
 mod allocator;
 mod calls;
 mod child;
+#[path = "../../common/hidden.rs"]
+mod hidden;
 mod mapping;
 mod memory;
 mod next;

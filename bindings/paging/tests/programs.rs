@@ -16,7 +16,7 @@ use std::process::{Command, Output, Stdio};
 
 use unspool_codec::Dtype;
 use unspool_paging::{Paged, PagingErrorKind, PagingOptions};
-use unspool_testkit::programs::{is_there, said, succeeded};
+use unspool_testkit::programs::{exported, is_there, said, succeeded};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_unspool-paging");
 
@@ -300,4 +300,13 @@ fn what_is_not_understood_starts_nothing() {
         assert_eq!(output.status.code(), Some(2));
         assert!(said(&output).contains(wanted), "{given:?}: {}", said(&output));
     }
+}
+
+#[test]
+fn the_library_exports_functions_of_the_c_library_alone() {
+    let own = exported(&library());
+    let right = "__fread_chk __pread64_chk __pread_chk __read_chk aligned_alloc calloc fread free \
+                 fwrite madvise malloc malloc_usable_size memalign mmap mmap64 mprotect mremap \
+                 munmap posix_memalign pread pread64 pwrite pwrite64 read realloc write";
+    assert_eq!(own.iter().map(String::as_str).collect::<Vec<_>>().join(" "), right);
 }

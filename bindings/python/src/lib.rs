@@ -23,6 +23,8 @@ mod forecast;
 mod front;
 mod given;
 mod gpu;
+#[path = "../../common/hidden.rs"]
+mod hidden;
 mod hints;
 mod jax;
 mod kernels;

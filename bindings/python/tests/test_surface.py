@@ -6,6 +6,8 @@ import ast
 import inspect
 import pickle
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,14 @@ SCHEDULES = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name 
 STATIC = next(n for n in SCHEDULES.body if isinstance(n, ast.FunctionDef) and n.name == "z_cut")
 METHODS = {node.name: node for node in SPOOL.body if isinstance(node, ast.FunctionDef)}
 EXCEPTIONS = [getattr(errors, name) for name in errors.__all__]
+
+
+def test_the_extension_exports_its_initialiser_and_nothing_else() -> None:
+    if not shutil.which("nm"):
+        pytest.skip("no nm")
+    words = ["nm", "--dynamic", "--defined-only", "--format=posix", _unspool.__file__]
+    told = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert [line.split()[0] for line in told.stdout.splitlines()] == ["PyInit__unspool"]
 
 
 def test_the_room_of_pytorch_has_four_names_and_all_are_in_the_reference() -> None:

@@ -18,6 +18,8 @@ mod client;
 pub mod config;
 mod console;
 mod guard;
+#[path = "../../common/hidden.rs"]
+mod hidden;
 mod memory;
 mod mpi;
 mod names;

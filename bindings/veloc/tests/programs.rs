@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use unspool_testkit::ObjectServer;
 use unspool_testkit::programs::{
-    Mpi, all_mpis, allow_root, is_there, library_path, said, succeeded,
+    Mpi, all_mpis, allow_root, declared, exported, is_there, library_path, said, succeeded,
 };
 
 // Names the libraries, so that they are built before this test.
@@ -467,4 +467,11 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
     ]);
     command.arg(bench.config("mode = async")).arg("3");
     succeeded(command);
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares_and_nothing_else() {
+    let right = declared(&fs::read_to_string(source("include/veloc.h")).unwrap(), "VELOC_");
+    assert!(right.contains("VELOC_Checkpoint") && right.len() > 20, "{right:?}");
+    assert_eq!(exported(&built().join("libveloc_client.so")), right);
 }

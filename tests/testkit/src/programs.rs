@@ -1,5 +1,6 @@
 //! Programs that a test runs: compilers, what they have made, and the MPIs that start it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -23,6 +24,29 @@ pub fn succeeded(mut command: Command) -> Output {
     let output = command.output().unwrap_or_else(|why| panic!("{command:?}: {why}"));
     assert!(output.status.success(), "{command:?}: {}: {}", output.status, said(&output));
     output
+}
+
+/// The names that a shared library defines for others.
+///
+/// # Panics
+/// When there is no `nm`, which every compiler of C brings, or it cannot read the library.
+#[must_use]
+pub fn exported(library: &Path) -> BTreeSet<String> {
+    let mut command = Command::new("nm");
+    command.args(["--dynamic", "--defined-only", "--format=posix"]).arg(library);
+    let text = String::from_utf8_lossy(&succeeded(command).stdout).into_owned();
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+/// The functions that the text of a header declares, of those whose names begin with `prefix`.
+#[must_use]
+pub fn declared(header: &str, prefix: &str) -> BTreeSet<String> {
+    let is_in_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let name = |(before, _): (&str, &str)| {
+        before.rsplit(|letter| !is_in_name(letter)).next().unwrap_or_default().to_owned()
+    };
+    let calls = header.match_indices('(').map(|(place, _)| header.split_at(place));
+    calls.map(name).filter(|name| name.starts_with(prefix)).collect()
 }
 
 /// An MPI: a compiler, and the words that start two ranks.
