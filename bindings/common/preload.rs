@@ -30,10 +30,10 @@ pub(crate) fn library(file: &str, named: Option<&Path>) -> Result<PathBuf, Strin
     Ok(found)
 }
 
-/// The library before what is preloaded already.
-pub(crate) fn preloads(library: &Path) -> OsString {
+/// The library before those that a variable of the loader (`LD_PRELOAD`, `LD_AUDIT`) names already.
+pub(crate) fn first_in(variable: &str, library: &Path) -> OsString {
     let mut all = OsString::from(library);
-    if let Some(more) = env::var_os("LD_PRELOAD").filter(|more| !more.is_empty()) {
+    if let Some(more) = env::var_os(variable).filter(|more| !more.is_empty()) {
         all.push(":");
         all.push(more);
     }

@@ -14,16 +14,27 @@ use calls::{CALLS, Call};
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=../../crates/messages/src/calls.rs");
-    let mut text = String::new();
+    // The symbols of the library are written to when it is loaded: no code may lie beside them.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,separate-code");
+    let mut text = Wrappers::default();
     for (row, call) in CALLS.iter().enumerate() {
         write_c(&mut text, row, call);
         write_fortran(&mut text, row, call);
     }
+    let Wrappers { functions, names } = text;
+    let text = format!("{functions}pub(crate) static NAMES: &[&CStr] = &[{names}];\n");
     let folder = std::env::var("OUT_DIR").expect("cargo sets it");
     std::fs::write(format!("{folder}/wrappers.rs"), text).expect("the folder of the build");
 }
 
-fn write_c(text: &mut String, row: usize, call: &Call) {
+/// The wrappers, and the list of their names.
+#[derive(Default)]
+struct Wrappers {
+    functions: String,
+    names: String,
+}
+
+fn write_c(text: &mut Wrappers, row: usize, call: &Call) {
     let count = call.args.len();
     wrap(text, &format!("MPI_{}", call.name), row, count, "C");
     if call.has_large_form() {
@@ -31,7 +42,7 @@ fn write_c(text: &mut String, row: usize, call: &Call) {
     }
 }
 
-fn write_fortran(text: &mut String, row: usize, call: &Call) {
+fn write_fortran(text: &mut Wrappers, row: usize, call: &Call) {
     if !call.has_fortran_form() {
         return;
     }
@@ -56,14 +67,14 @@ fn write_fortran(text: &mut String, row: usize, call: &Call) {
     }
 }
 
-fn wrap(text: &mut String, name: &str, row: usize, count: usize, form: &str) {
+fn wrap(text: &mut Wrappers, name: &str, row: usize, count: usize, form: &str) {
     wrap_arrays(text, name, row, count, form, &[]);
 }
 
 /// A wrapper whose arguments in the places of `arrays` are descriptors: they are passed on as they
 /// are, and looked at by the addresses that they have.
 fn wrap_arrays(
-    text: &mut String,
+    text: &mut Wrappers,
     name: &str,
     row: usize,
     count: usize,
@@ -76,14 +87,15 @@ fn wrap_arrays(
     let words = list(&|n| if is_array(&n) { format!("address_of(a{n})") } else { format!("a{n}") });
     let passed = list(&|n| if is_array(&n) { format!("a{n}") } else { format!("w[{n}]") });
     let types = list(&|_| "usize".to_owned());
+    write!(text.names, "c\"{name}\", ").expect("a text takes everything");
     write!(
-        text,
+        text.functions,
         "#[unsafe(no_mangle)]\n\
          pub unsafe extern \"C\" fn {name}({params}) -> c_int {{\n\
              static REAL: Real = Real::new(c\"{name}\");\n\
              let real = |w: &[usize]| {{\n\
                  let place = REAL.get();\n\
-                 if place.is_null() {{ return missing(Form::{form}, {row}, w); }}\n\
+                 if place.is_null() {{ return missing(REAL.name); }}\n\
                  let real: unsafe extern \"C\" fn({types}) -> c_int =\n\
                      unsafe {{ std::mem::transmute(place) }};\n\
                  unsafe {{ real({passed}) }}\n\

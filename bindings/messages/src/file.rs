@@ -5,7 +5,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use unspool_messages::part::Limits;
@@ -47,10 +47,12 @@ impl Tail {
     }
 }
 
-/// Makes the file of a part, with room for `words` numbers of 64 bits, and maps these. They stay
-/// mapped to the end of the process.
+/// Makes the file of a part, which its owner alone can read, with room for `words` numbers of 64
+/// bits, and maps these. They stay mapped to the end of the process.
 pub(crate) fn make(path: &Path, words: usize) -> io::Result<(&'static mut [u64], Tail)> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    // It has payloads of the program's messages in it.
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
     let length = words * 8;
     take_blocks(&file, length)?;
     // SAFETY: a new mapping of a file that is as long and that nobody else knows; nothing is
@@ -111,6 +113,8 @@ pub(crate) fn tell(what: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::make;
 
     #[test]
@@ -124,5 +128,7 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(&bytes[7992..], b"\x07\0\0\0\0\0\0\0samples");
         assert!(make(&path, 1000).is_err(), "parts are not written over");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "others cannot read the samples");
     }
 }

@@ -7,8 +7,8 @@
 //!   result is given back. Nothing is sent, and no collective call is made: a rank without this
 //!   library among ranks with it is not noticed.
 //! - It is one library for Open MPI, MPICH and its kin, and the standard ABI of MPI 5, whichever is
-//!   in the process, also one that a program has loaded for itself. Functions that this MPI lacks
-//!   are not needed.
+//!   in the process, also one that a program has loaded for itself. Wrappers of functions that this
+//!   MPI lacks are hidden (module `audit`).
 //! - What goes wrong here ends the recording and not the program. No panic crosses the border.
 //! - All arguments of MPI that are listened to are integers, pointers or handles, which fit a
 //!   register or a slot of the stack each: wrappers pass them on without knowing their types.
@@ -17,11 +17,14 @@ mod abi;
 mod args;
 mod around;
 mod arrays;
+mod audit;
 mod coding;
 mod comms;
 mod datatypes;
 mod device;
 mod file;
+#[path = "../../common/hidden.rs"]
+mod hidden;
 mod missing;
 mod mpi;
 mod real;
@@ -34,13 +37,14 @@ mod waits;
     non_snake_case,
     missing_docs,
     unsafe_op_in_unsafe_fn,
+    unused_variables,
     clippy::missing_safety_doc,
     clippy::missing_transmute_annotations,
     clippy::too_many_arguments,
     clippy::undocumented_unsafe_blocks
 )]
 mod wrappers {
-    use std::ffi::c_int;
+    use std::ffi::{CStr, c_int};
 
     use crate::around::{Form, Module, around};
     use crate::arrays::address_of;

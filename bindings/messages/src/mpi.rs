@@ -189,18 +189,6 @@ impl Mpi {
         given
     }
 
-    /// How many neighbours this rank receives from.
-    pub(crate) fn sources(&self, comm: Handle) -> Option<usize> {
-        let (mut code, mut from, mut to, mut weighted) = (0, 0, 0, 0);
-        let known = ok!(self, topo_test, comm, &raw mut code);
-        if known && self.abi.topology(code) == Some(crate::abi::Topology::Distributed) {
-            let results = (&raw mut from, &raw mut to, &raw mut weighted);
-            let known = ok!(self, dist_count, comm, results.0, results.1, results.2);
-            return known.then_some(from as usize);
-        }
-        self.neighbours(comm).map(|neighbours| neighbours.len())
-    }
-
     /// Which neighbours of this rank are there, in the order of the calls to neighbours.
     pub(crate) fn neighbours(&self, comm: Handle) -> Option<Vec<bool>> {
         use crate::abi::Topology::{Cartesian, Distributed, Graph};

@@ -11,7 +11,8 @@ use unspool_messages::calls::CALLS;
 
 /// A function that a wrapper passes calls on to.
 pub(crate) struct Real {
-    name: &'static CStr,
+    /// Its name.
+    pub(crate) name: &'static CStr,
     place: AtomicPtr<c_void>,
     /// How many libraries had been loaded when it was looked for in vain.
     missed: AtomicU64,
@@ -83,16 +84,19 @@ pub(crate) fn find_in(library: &CStr, name: &CStr) -> *mut c_void {
 }
 
 /// The name of the file that has this function.
-pub(crate) fn library_of(function: *mut c_void) -> Vec<u8> {
+pub(crate) fn library_of(function: *mut c_void) -> &'static [u8] {
+    path_of(function).map(|path| file_of(path.to_bytes())).unwrap_or_default()
+}
+
+/// The path of that file, as it was loaded.
+pub(crate) fn path_of(function: *mut c_void) -> Option<&'static CStr> {
     // SAFETY: a plain record, for which zeros are a value.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: the address of a function, and room for what is found.
     let is_found = unsafe { libc::dladdr(function, &raw mut found) } != 0;
-    if !is_found || found.dli_fname.is_null() {
-        return Vec::new();
-    }
-    // SAFETY: the loader's own text, which ends with a zero byte.
-    file_of(unsafe { CStr::from_ptr(found.dli_fname) }.to_bytes()).to_vec()
+    // SAFETY: the loader's own text, which ends with a zero byte and stays while the library does:
+    // those of MPI, and this one, are never closed.
+    (is_found && !found.dli_fname.is_null()).then(|| unsafe { CStr::from_ptr(found.dli_fname) })
 }
 
 fn file_of(path: &[u8]) -> &[u8] {

@@ -16,7 +16,7 @@ use std::process::Command;
 
 use unspool_messages::part::Ending;
 use unspool_messages::{Events, Place, Run, What};
-use unspool_testkit::programs::{all_mpis, is_there, said, succeeded};
+use unspool_testkit::programs::{all_mpis, exported, is_there, said, succeeded};
 
 use bench::{Bench, COMMAND, by_tag, library, lines, messages, source, with_mpi4py};
 use coded::same_when_coded;
@@ -335,6 +335,38 @@ fn mpi4py_is_counted_though_it_loads_mpi_for_itself() {
     });
 }
 
+/// Every name of the table of calls, with counts of 32 and of 64 bits, and in Fortran.
+fn names_of_calls() -> Vec<String> {
+    let forms = |name: &str| {
+        let lower = name.to_lowercase();
+        [format!("MPI_{name}"), format!("MPI_{name}_c"), format!("mpi_{lower}_")]
+    };
+    unspool_messages::calls::CALLS.iter().flat_map(|call| forms(call.name)).collect()
+}
+
+#[test]
+fn a_program_that_looks_for_functions_finds_those_that_its_mpi_has() {
+    let names = names_of_calls();
+    for mpi in all_mpis() {
+        let bench = Bench::new(&mpi);
+        let (probe, library) = (source("probe.c"), bench.path("libprobe.so"));
+        let built = bench.compile_by(&mpi.compiler, &probe, &["-shared", "-fPIC", "-DLATE"]);
+        fs::rename(built, &library).unwrap();
+        let late = bench.compile_by("cc", &source("late.c"), &[]);
+        for words in [vec![bench.compile("probe.c")], vec![late, library]] {
+            let mut program: Vec<&Path> = words.iter().map(PathBuf::as_path).collect();
+            program.extend(names.iter().map(Path::new));
+            let plain = lines(&succeeded(bench.plain(&program)));
+            let weak = plain.iter().find(|line| line.starts_with("weak: "));
+            assert_eq!(weak.is_some_and(|line| line.starts_with("weak: 1")), mpi.large);
+            // Which compares what both have printed.
+            let (run, _) = bench.recorded(&program);
+            assert_eq!(messages(&run, 0).map(|one| one.key.tag).collect::<Vec<_>>(), [5]);
+            assert_eq!(plain, lines(&succeeded(bench.coding(&program))));
+        }
+    }
+}
+
 #[test]
 fn what_a_rank_had_sent_before_a_crash_is_kept_exactly() {
     let Some(mpi) = all_mpis().into_iter().next() else { return };
@@ -490,4 +522,13 @@ fn valgrind_finds_no_wrong_access() {
         succeeded(bench.recording(&[&program]));
         succeeded(bench.coding(&[&words[..], &[&program]].concat()));
     }
+}
+
+#[test]
+fn the_library_exports_functions_of_mpi_and_what_the_loader_calls() {
+    let names = exported(&library());
+    let of_mpi = |name: &&String| name.to_lowercase().starts_with("mpi_");
+    let (of_mpi, rest): (Vec<_>, Vec<_>) = names.iter().partition(of_mpi);
+    assert!(of_mpi.len() > 500, "{}", of_mpi.len());
+    assert_eq!(rest, ["la_objopen", "la_version"]);
 }

@@ -22,7 +22,7 @@ impl Coding {
             let why = format!(
                 "another rank has said nothing for {} s. Is the library preloaded there, and the \
                  plan in its environment? With Open MPI on several machines, give mpirun \
-                 `-x LD_PRELOAD -x UNSPOOL_MESSAGES_PLAN`.",
+                 `-x LD_PRELOAD -x LD_AUDIT -x UNSPOOL_MESSAGES_PLAN`.",
                 PATIENCE.as_secs()
             );
             end(self.mpi, &self.calls, &why);

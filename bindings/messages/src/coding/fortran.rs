@@ -4,6 +4,7 @@
 //! indices count from 1. Statuses are the same in both.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 use std::sync::OnceLock;
 
 use unspool_messages::calls::Does;
@@ -12,7 +13,7 @@ use super::{Coding, Real};
 use crate::abi::Handle;
 use crate::args::Args;
 use crate::around::Form;
-use crate::missing::{OTHER, missing};
+use crate::missing::OTHER;
 use crate::real::{find, function, pass};
 
 type OfFortran = unsafe extern "C" fn(c_int) -> Handle;
@@ -54,14 +55,17 @@ impl Coding {
             return self.call(args, real);
         }
         let row = usize::from(args.row);
-        let form = if args.is_large() { Form::Large } else { Form::C };
-        let function = function(row, args.is_large());
+        let large = if args.is_large() { function(row, true) } else { ptr::null_mut() };
+        let form = if large.is_null() { Form::C } else { Form::Large };
+        let function = if large.is_null() { function(row, false) } else { large };
+        let fits = |letter| args.count(letter).is_none_or(|count| i32::try_from(count).is_ok());
+        let can_be_made = !function.is_null() && (form == Form::Large || fits('n') && fits('m'));
         let in_c = InC::of(self, args);
         let call = Args::new(form, row, &in_c.words);
-        let code = self.call(&call, &|words| match function.is_null() {
-            true => missing(form, row, words),
-            false => pass(function, words).unwrap_or(OTHER),
-        });
+        let code = match can_be_made {
+            true => self.call(&call, &|words| pass(function, words).unwrap_or(OTHER)),
+            false => OTHER,
+        };
         in_c.tell(self, args, code);
         code
     }

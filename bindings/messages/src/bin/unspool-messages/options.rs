@@ -17,7 +17,7 @@ usage:
       Runs a program and records its messages. --samples is what each rank keeps of them,
       --events how many steps of each rank; --analysis is how many seconds are spent on coding
       the samples when the program is over. With Open MPI on several machines, give mpirun
-      `-x LD_PRELOAD -x UNSPOOL_MESSAGES_PARTS` besides, and -o in a folder that all share.
+      `-x LD_PRELOAD -x LD_AUDIT -x UNSPOOL_MESSAGES_PARTS` besides, and -o in a folder that all share.
   unspool-messages merge RUN.msg.parts [-o RUN.msg] [--analysis 30]
       Makes a run of the parts that a recording has left which was itself cut off.
   unspool-messages report RUN.msg [-o PAGE.html] [--json] [--network 10GB/s]
@@ -27,7 +27,7 @@ usage:
       Runs the program that was recorded, on as many ranks, and codes without loss those of its
       messages of at least --threshold for which that pays on this network. --memory is what a
       rank keeps at most of messages that were sent to it. With Open MPI on several machines, give
-      mpirun `-x LD_PRELOAD -x UNSPOOL_MESSAGES_PLAN`.
+      mpirun `-x LD_PRELOAD -x LD_AUDIT -x UNSPOOL_MESSAGES_PLAN`.
       --bound lets messages with this tag arrive with a small error, so that the program's results
       change: each float that is received is within this part of the range (largest
       less smallest value) of its own message of the float that was sent. NaN and infinities are

@@ -45,7 +45,7 @@ pub(crate) fn merge(
 fn nothing(why: &str, unread: &[String]) -> String {
     let reasons = "Does the program use MPI, is it linked with it dynamically, and did its ranks \
                    run where this folder is? With Open MPI on other machines, give mpirun \
-                   `-x LD_PRELOAD -x UNSPOOL_MESSAGES_PARTS`.";
+                   `-x LD_PRELOAD -x LD_AUDIT -x UNSPOOL_MESSAGES_PARTS`.";
     format!("{why} {}{reasons}", unread.iter().map(|line| format!("{line}. ")).collect::<String>())
 }
 

@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::options::Recording;
 use crate::parts;
-use crate::preload::{code_of, library, preloads};
+use crate::preload::{code_of, first_in, library};
 
 /// The file of the listener.
 pub(crate) const LIBRARY: &str = "libunspool_recorder.so";
@@ -26,7 +27,7 @@ pub(crate) fn record(recording: &Recording) -> Result<ExitCode, String> {
     let folder = folder_for(&output)?;
     let mut command = Command::new(&recording.program[0]);
     command.args(&recording.program[1..]);
-    command.env("LD_PRELOAD", preloads(&listener));
+    listen(&mut command, &listener);
     command.env("UNSPOOL_MESSAGES_PARTS", &folder);
     command.env("UNSPOOL_MESSAGES_SAMPLES", recording.samples.to_string());
     command.env("UNSPOOL_MESSAGES_EVENTS", recording.events.to_string());
@@ -46,12 +47,19 @@ pub(crate) fn record(recording: &Recording) -> Result<ExitCode, String> {
     Ok(code_of(status))
 }
 
-/// A new folder for the parts of this run.
+/// Puts the listener into the program, and lets it hide what the program's MPI lacks.
+pub(crate) fn listen(command: &mut Command, listener: &Path) {
+    for variable in ["LD_PRELOAD", "LD_AUDIT"] {
+        command.env(variable, first_in(variable, listener));
+    }
+}
+
+/// A new folder for the parts of this run, for its owner alone.
 fn folder_for(output: &Path) -> Result<PathBuf, String> {
     let mut name = OsString::from(output);
     name.push(".parts");
     let folder = PathBuf::from(name);
-    fs::create_dir(&folder).map_err(|error| match error.kind() {
+    fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => format!(
             "{0} is there: an earlier recording was cut off. Save it with `unspool-messages merge \
              {0}`, or remove it.",

@@ -12,8 +12,8 @@ use unspool_messages::show::network;
 use unspool_messages::{Plan, show};
 
 use crate::options::Words;
-use crate::preload::{code_of, library, preloads};
-use crate::record::{LIBRARY, survive_interrupts, tell};
+use crate::preload::{code_of, library};
+use crate::record::{LIBRARY, listen, survive_interrupts, tell};
 use crate::size::size;
 
 /// A program whose messages are to be coded.
@@ -73,7 +73,7 @@ pub(crate) fn run(running: &Running) -> Result<ExitCode, String> {
                 tell(&format!("coded: {line}"));
             }
             let folder = Folder::new()?;
-            command.env("LD_PRELOAD", preloads(&listener));
+            listen(&mut command, &listener);
             command.env("UNSPOOL_MESSAGES_PLAN", plan.text());
             command.env("UNSPOOL_MESSAGES_SAVED", &folder.path);
             saved = Some(folder);

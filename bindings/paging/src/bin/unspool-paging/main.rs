@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use preload::{code_of, library, preloads};
+use preload::{code_of, first_in, library};
 use settings::{Settings, VARIABLE};
 use tempfile::TempDir;
 use unspool_paging::{Paged, PagingErrorKind};
@@ -83,7 +83,10 @@ fn run(words: Vec<OsString>) -> Result<ExitCode, String> {
         words.extend(["--disk".to_owned(), text(folder.path().as_os_str().to_owned())?]);
     }
     let mut command = Command::new(name);
-    command.args(arguments).env("LD_PRELOAD", preloads(&library)).env(VARIABLE, words.join("\n"));
+    command
+        .args(arguments)
+        .env("LD_PRELOAD", first_in("LD_PRELOAD", &library))
+        .env(VARIABLE, words.join("\n"));
     let status = wait_for(command)?;
     if let Some(folder) = folder {
         remove(folder);
