@@ -157,11 +157,30 @@ def test_a_checkpoint_and_a_restart_take_what_their_bytes_take():
     plain, coded, both = (named[one] for one in ("none", "lossless", "lossless, increments"))
     assert (plain.durable, plain.restart) == (10 / 2, 7 + 10 / 4)
     assert coded.blocked == coded.durable == pytest.approx(10 / 3 + 2.5 / 2)
-    assert coded.restart == both.restart == pytest.approx(7 + 2.5 / 4 + 10 / 6)
-    assert both.durable == pytest.approx(1 / 3 + 0.25 / 2)
-    assert (coded.stored_bytes, both.stored_bytes) == (2.5e9, 0.25e9)
+    assert coded.restart == pytest.approx(7 + 2.5 / 4 + 10 / 6)
+    # A tenth changes: ten increments follow a full checkpoint, and a restart reads five of them.
+    assert both.restart == pytest.approx(7 + 1.5 * (2.5 / 4 + 10 / 6))
+    assert both.durable == pytest.approx(2 / 11 * (10 / 3 + 2.5 / 2))
+    assert (coded.stored_bytes, both.stored_bytes) == (2.5e9, pytest.approx(2 / 11 * 2.5e9))
     later = {one.name: one for one in advice(blocked=1.0).choices}["lossless"]
     assert (later.blocked, later.durable) == pytest.approx((1.0, 1.0 + 10 / 3 + 2.5 / 2))
+
+
+@pytest.mark.parametrize("changed", [3, 12, 50])
+def test_increments_store_as_many_bytes_as_is_said(tmp_path, changed):
+    rows, steps = 60, 80
+    state = np.random.default_rng(changed).standard_normal((rows, 8192))  # a chunk of 64 KiB each
+    share = changed / rows
+    options = {"every": 1, "increments": True, "keep": steps, "mtbf": "1d"}
+    with unspool.Checkpointer(tmp_path / "run", **options) as checkpoints:
+        for step in range(steps):
+            state[(step * changed + np.arange(changed)) % rows, 0] += 1.0
+            checkpoints.save(step, state=state)
+    stored = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()) / steps
+    disk = Place(1e9, 1e9)
+    found = unspool.advise(state.nbytes, disk, codecs=[], mtbf="1d", increments=share).choices
+    (told,) = (one.stored_bytes for one in found if one.name == "increments")
+    assert stored == pytest.approx(told, rel=0.1)
 
 
 def test_the_job_fails_as_often_as_the_checkpointer_assumes_or_as_is_said():

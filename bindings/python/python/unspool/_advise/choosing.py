@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from unspool._advise import model
 from unspool._advise.line import line_of
-from unspool._advise.model import Level, TwoLevels
+from unspool._advise.model import Chain, Level, TwoLevels
 from unspool._advise.problem import Coded, Place, Problem
 from unspool.errors import OptionError
 
@@ -69,7 +69,7 @@ class Choice:
         blocked: seconds for which the application waits in a checkpoint.
         durable: seconds from its beginning until a failure does not lose it.
         restart: seconds from a failure until the application computes again.
-        stored_bytes: of one checkpoint of one rank, on average.
+        stored_bytes: of one checkpoint of one rank, on average, those stored in full included.
         checkpoints: of the whole job, those that are made again included.
         failures: of the whole job.
         weekly_bytes: what one rank writes to the disk in a week.
@@ -123,13 +123,16 @@ def choices_of(problem: Problem) -> tuple[tuple[Choice, ...], tuple[LeftOut, ...
     return tuple(sorted(found, key=lambda one: -one.efficiency)), tuple(left_out)
 
 
-def _level(way: Way, place: Place, problem: Problem) -> Level:
-    """The costs of checkpoints that go to one place. Increments restart from a whole checkpoint:
-    they are taken to be joined in the background."""
+#: Checkpoints that are all stored in full.
+FULL = Chain(1.0, 1.0)
+
+
+def _level(way: Way, place: Place, problem: Problem, chain: Chain) -> Level:
+    """The costs of checkpoints that go to one place."""
     count = float(problem.checkpoint_bytes)
-    changed = count * _changed(way, problem)
+    changed = count * chain.written
     encode, commit = changed / way.coded.encode, changed / way.coded.ratio / place.write
-    read = count / way.coded.ratio / place.read + count / way.coded.decode
+    read = (count / way.coded.ratio / place.read + count / way.coded.decode) * chain.read
     restart = problem.restart + read
     if problem.blocking:
         return Level(encode + commit, encode + commit, restart)
@@ -140,32 +143,36 @@ def _level(way: Way, place: Place, problem: Problem) -> Level:
     return Level(copy, copy + encode + commit, restart)
 
 
-def _changed(way: Way, problem: Problem) -> float:
-    """The share of a checkpoint that is encoded and written."""
-    return problem.increments if way.increments and problem.increments is not None else 1.0
-
-
 def _choice(way: Way, problem: Problem) -> Choice:
-    if way.place == "both":
-        return _of_two(way, problem)
-    level = _level(way, problem.place(way.place), problem)
+    of = _of_two if way.place == "both" else _of_one
+    if not way.increments or problem.increments is None:
+        return of(way, problem, FULL).told()
+    # The best chain depends on the interval, which depends little on the chain.
+    first = of(way, problem, model.chain_of(problem.increments, 0.0))
+    failures = min(1.0, first.interval / problem.mtbf)
+    return of(way, problem, model.chain_of(problem.increments, failures)).told()
+
+
+def _of_one(way: Way, problem: Problem, chain: Chain) -> _Run:
+    level = _level(way, problem.place(way.place), problem, chain)
     interval = model.best_interval(level, problem.mtbf)
     share = model.efficiency(interval, level, problem.mtbf)
-    return _Run(way, problem, level, level.restart, interval, None, share).told()
+    return _Run(way, problem, chain, level, level.restart, interval, None, share)
 
 
-def _of_two(way: Way, problem: Problem) -> Choice:
+def _of_two(way: Way, problem: Problem, chain: Chain) -> _Run:
     assert problem.remote is not None
-    near, remote = _level(way, problem.disk, problem), _level(way, problem.remote, problem)
+    near = _level(way, problem.disk, problem, chain)
     # The program does not wait for a copy, which is read from the disk, encoded already. It has the
     # whole checkpoint: a chain of increments stays where it is.
+    remote = _level(way, problem.remote, problem, FULL)
     stored = problem.checkpoint_bytes / way.coded.ratio
     far = Level(0.0, stored / problem.remote.write, remote.restart)
     levels = TwoLevels(near, far, problem.healed)
     interval, count = model.best_pair(levels, problem.mtbf)
     share = model.efficiency_of_two(interval, count, levels, problem.mtbf)
     restart = problem.healed * near.restart + (1.0 - problem.healed) * remote.restart
-    return _Run(way, problem, near, restart, interval, count, share).told()
+    return _Run(way, problem, chain, near, restart, interval, count, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +181,7 @@ class _Run:
 
     way: Way
     problem: Problem
+    chain: Chain
     level: Level
     restart: float
     interval: float
@@ -196,7 +204,7 @@ class _Run:
     @property
     def changed(self) -> float:
         """Bytes of the arrays that a checkpoint of a rank encodes."""
-        return self.problem.checkpoint_bytes * _changed(self.way, self.problem)
+        return self.problem.checkpoint_bytes * self.chain.written
 
     def told(self) -> Choice:
         """Everything that follows.
@@ -244,7 +252,7 @@ class _Run:
             return None
         saving, restarting = self.checkpoints * self.level.blocked, self.failures * self.restart
         coding = self.checkpoints * self.changed / coded.encode
-        coding += self.failures * self.problem.checkpoint_bytes / coded.decode
+        coding += self.failures * self.problem.checkpoint_bytes * self.chain.read / coded.decode
         computing = self.seconds - saving - restarting
         return power.joules(computing, saving, restarting, coding) * self.problem.ranks
 

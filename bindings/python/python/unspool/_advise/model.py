@@ -22,11 +22,13 @@ from unspool._advise.problem import number
 from unspool.errors import OptionError
 
 __all__ = [
+    "Chain",
     "Level",
     "TwoLevels",
     "best_interval",
     "best_pair",
     "break_even",
+    "chain_of",
     "checked",
     "efficiency",
     "efficiency_of_two",
@@ -44,6 +46,37 @@ NEAR = 16
 #: Steps of a search, each of which leaves 0.62 of where the optimum may be.
 STEPS = 48
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+#: The most increments that a `Checkpointer` lets follow a full checkpoint.
+LONGEST_CHAIN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What a full checkpoint and the increments that follow it take, as shares of a full one.
+
+    Attributes:
+        written: of a checkpoint, on average.
+        read: by a restart, on average.
+    """
+
+    written: float
+    read: float
+
+
+def chain_of(share: float, failures: float) -> Chain:
+    """The chain that a `Checkpointer` with `increments=True` writes.
+
+    Args:
+        share: the bytes of an increment over those of a full checkpoint.
+        failures: restarts for each checkpoint.
+    """
+    # With n increments: the rule of `crates/restart/src/increments.rs`, where it is explained.
+    best = math.sqrt(2.0 * (1.0 - share) / (failures * share)) - 1.0 if failures else math.inf
+    together = math.floor(1.0 / share + 1e-9)
+    count = max(1, round(min(best, LONGEST_CHAIN, together)))
+    return Chain((1.0 + count * share) / (count + 1), 1.0 + count * share / 2.0)
 
 
 @dataclass(frozen=True, slots=True)
