@@ -53,15 +53,34 @@ def test_a_file_and_a_process_are_looked_at(tmp_path, capsys):
     assert cli.main(["paging", str(path), "--samples", "4"]) == 0
     text = capsys.readouterr().out
     assert "2.0 MiB, 4 pieces" in text and "float64" in text and "25%" in text
-    child = [sys.executable, "-c", "b = bytearray(1 << 24); print(flush=True); input()"]
+    child = [sys.executable, "-c", "b = b'wave' * (1 << 22); print(flush=True); input()"]
     pipe = subprocess.PIPE
     with subprocess.Popen(child, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
-        process.stdout.readline()
+        assert process.stdout.readline() == b"\n"
         try:
             assert cli.main(["paging", str(process.pid), "--samples", "8"]) == 0
         finally:
             process.kill()
     assert "8 pieces" in capsys.readouterr().out
+
+
+def test_memory_of_a_process_that_is_not_resident_does_not_count(capsys):
+    program = """import mmap
+reserved = mmap.mmap(-1, 1 << 31, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+reserved[: 24 << 20] = bytes(range(256)) * (24 << 12)
+print(flush=True)
+input()
+"""
+    pipe = subprocess.PIPE
+    child = [sys.executable, "-c", program]
+    with subprocess.Popen(child, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout.readline() == b"\n"
+        try:
+            assert cli.main(["paging", str(process.pid), "--samples", "40"]) == 0
+        finally:
+            process.kill()
+    text = capsys.readouterr().out
+    assert 24 <= float(text.split(" MiB")[0]) < 200 and "40 pieces" in text
 
 
 @pytest.mark.parametrize(
