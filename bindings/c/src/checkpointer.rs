@@ -251,7 +251,7 @@ pub unsafe extern "C" fn unspool_checkpointer_latest(
     call(|| {
         // SAFETY: the caller's duty.
         let held = unsafe { handle(checkpointer, "checkpointer") }?;
-        let latest = held.checkpointer.latest(held.ranks())?;
+        let latest = held.checkpointer.latest(held.ranks(), &Wait::default())?;
         // SAFETY: as above.
         unsafe { give(step, latest.map_or(-1, u64::cast_signed), "step") }
     })
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn unspool_checkpointer_restore(
             unsafe { (handle(checkpointer, "checkpointer")?, given(arrays, count)?) };
         let mut unreadable = Vec::new();
         loop {
-            let found = held.checkpointer.candidate(&unreadable, held.ranks())?;
+            let found = held.checkpointer.candidate(&unreadable, held.ranks(), &Wait::default())?;
             let Some(candidate) = found else {
                 // SAFETY: as above.
                 return unsafe { give(step, -1, "step") };
@@ -367,7 +367,7 @@ pub unsafe extern "C" fn unspool_checkpointer_values(
     call(|| {
         // SAFETY: the caller's duty.
         let held = unsafe { handle(checkpointer, "checkpointer") }?;
-        let found = held.checkpointer.values(number(step)?)?;
+        let found = held.checkpointer.values(number(step)?, &Wait::default())?;
         // SAFETY: as above.
         unsafe { copy_text(&found, values, room, length) }
     })

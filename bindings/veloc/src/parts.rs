@@ -98,6 +98,7 @@ impl Parts {
         let disk = DiskSettings::new(folder.data());
         settings.disk = Some(DiskSettings { durable: true, ..disk });
         let spool = Arc::new(Spool::open(settings).map_err(text)?);
+        folder.remove_unfinished().map_err(text)?;
         let journal = folder.path().join("upload");
         let address = absolute(&config.persistent);
         let persistent = Persistent::open(&address, who, journal, config.timeout)?;

@@ -412,20 +412,27 @@ impl Checkpointer {
         }
     }
 
-    /// The newest checkpoint that counts, if any.
+    /// The newest checkpoint that counts, if any, after waiting for those that were saved.
     ///
     /// # Errors
-    /// `Timeout`.
-    pub fn latest(&self, ranks: &dyn Ranks) -> Result<Option<u64>, Error> {
-        self.candidate(&[], ranks)
+    /// `Timeout`, `Interrupted`.
+    pub fn latest(&self, ranks: &dyn Ranks, wait: &Wait<'_>) -> Result<Option<u64>, Error> {
+        self.candidate(&[], ranks, wait)
     }
 
-    /// The newest checkpoint that counts and is none of `unreadable`. What another rank keeps of it
-    /// comes here now; [`ready`](Self::ready) brings it where only the remote place has it.
+    /// The newest checkpoint that counts and is none of `unreadable`, after waiting for those that
+    /// were saved. What another rank keeps of it comes here now; [`ready`](Self::ready) brings it
+    /// where only the remote place has it.
     ///
     /// # Errors
-    /// `Timeout`.
-    pub fn candidate(&self, unreadable: &[u64], ranks: &dyn Ranks) -> Result<Option<u64>, Error> {
+    /// `Timeout`, `Interrupted`.
+    pub fn candidate(
+        &self,
+        unreadable: &[u64],
+        ranks: &dyn Ranks,
+        wait: &Wait<'_>,
+    ) -> Result<Option<u64>, Error> {
+        self.committer.settle(wait)?;
         let agreed = self.agree(Call::Latest, &self.said(), ranks)?;
         let mut life = lock(&self.life);
         let again = life.mending.again.take();
@@ -487,11 +494,12 @@ impl Checkpointer {
         Ok(sentences)
     }
 
-    /// The small values of a checkpoint that counts on this rank.
+    /// The small values of a checkpoint that counts on this rank; one that was saved is waited for.
     ///
     /// # Errors
-    /// `Unknown`, `Io`.
-    pub fn values(&self, step: u64) -> Result<String, Error> {
+    /// `Unknown`, `Io`, `Timeout`, `Interrupted`.
+    pub fn values(&self, step: u64, wait: &Wait<'_>) -> Result<String, Error> {
+        self.arrived(step, wait)?;
         let found = self.folder.manifests()?.whole.into_iter().find(|one| one.step == step);
         found.map(|manifest| manifest.values).ok_or_else(|| {
             let message = format!("Step {step} does not count on this rank.");
@@ -567,6 +575,12 @@ impl Checkpointer {
         }
     }
 
+    /// Waits for the checkpoint of `step` if it was saved and does not count yet.
+    fn arrived(&self, step: u64, wait: &Wait<'_>) -> Result<(), Error> {
+        let counts = self.committer.counted().iter().any(|part| part.step == step);
+        if counts { Ok(()) } else { self.committer.settle(wait) }
+    }
+
     /// What this rank has.
     fn said(&self) -> Said {
         let remote = self.level.as_ref().map_or(Vec::new(), |level| level.copier.counted());
@@ -628,8 +642,10 @@ fn open_part<E: From<Error>>(
     size: u32,
     make: impl FnOnce(Option<&Path>) -> Result<Arc<Spool>, E>,
 ) -> Result<Opened, E> {
-    let folder = Folder::make(&settings.path, rank, size)?;
-    let others = listing::other_sizes(&settings.path, size)?;
+    // Nothing is made or removed before it is known that nobody else is at work here.
+    let there = settings.path.is_dir();
+    let others = there.then(|| listing::other_sizes(&settings.path, size)).transpose()?;
+    let others = others.unwrap_or_default();
     if let Some(other) = others.first() {
         let message = format!(
             "{} has checkpoints of {other} ranks, and this run has {size}. Start it with {other} \
@@ -639,6 +655,7 @@ fn open_part<E: From<Error>>(
         );
         return Err(Error::new(ErrorKind::Invalid, message).into());
     }
+    let folder = Folder::make(&settings.path, rank, size)?;
     let (data, stage) = match settings.increments {
         None => (make(Some(&folder.data()))?, None),
         Some(fulls) => {
@@ -647,6 +664,7 @@ fn open_part<E: From<Error>>(
             (data, Some(Arc::new(Stage::of(make(None)?, fulls, mtbf, seed)?)))
         }
     };
+    folder.remove_unfinished()?;
     let manifests = folder.manifests()?;
     let mut warnings: Vec<String> = manifests.damaged.iter().map(listing::sentence).collect();
     let parts = parts_of(&manifests.whole, &data.versions()?, &folder, &mut warnings);

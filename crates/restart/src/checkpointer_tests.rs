@@ -114,7 +114,7 @@ fn save(c: &Checkpointer, ranks: &dyn Ranks, step: u64) {
 /// Restores the newest checkpoint, and says which one that was.
 fn restore(c: &Checkpointer, ranks: &dyn Ranks) -> Option<u64> {
     let mut unreadable = Vec::new();
-    while let Some(step) = c.candidate(&unreadable, ranks).unwrap() {
+    while let Some(step) = c.candidate(&unreadable, ranks, &Wait::default()).unwrap() {
         let read = || {
             c.ready(step, &Wait::default())?;
             let ticket = c.spool().restore(step as i64, &Wait::default())?;
@@ -131,7 +131,7 @@ fn restore(c: &Checkpointer, ranks: &dyn Ranks) -> Option<u64> {
             Err(error) => Outcome::Unreadable(error.to_string()),
         };
         if c.restored(step, &outcome, ranks).unwrap().is_empty() {
-            assert_eq!(c.values(step).unwrap(), format!("[{step}]"));
+            assert_eq!(c.values(step, &Wait::default()).unwrap(), format!("[{step}]"));
             return Some(step);
         }
         unreadable.push(step);
@@ -174,6 +174,22 @@ fn a_run_goes_on_from_its_newest_checkpoint_and_keeps_two() {
 }
 
 #[test]
+fn reading_waits_for_what_was_saved() {
+    let scratch = Scratch::new();
+    let (c, wait) = (open(&scratch, &Alone), Wait::default());
+    for step in 1..=12 {
+        save(&c, &Alone, step);
+        match step % 4 {
+            0 => assert_eq!(c.latest(&Alone, &wait).unwrap(), Some(step)),
+            1 => assert_eq!(c.values(step, &wait).unwrap(), format!("[{step}]")),
+            2 => c.ready(step, &wait).unwrap(),
+            _ => assert_eq!(restore(&c, &Alone), Some(step)),
+        }
+    }
+    close(&c, &Alone);
+}
+
+#[test]
 fn a_first_save_that_does_not_come_after_what_lies_there_is_refused() {
     let scratch = Scratch::new();
     let c = open(&scratch, &Alone);
@@ -187,6 +203,43 @@ fn a_first_save_that_does_not_come_after_what_lies_there_is_refused() {
     save(&c, &Alone, 51);
     close(&c, &Alone);
     assert_eq!(listed(&scratch), [50, 51]);
+}
+
+/// The paths below a folder, in order.
+fn below(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let all = entries.flat_map(|entry| {
+        let inner = if entry.is_dir() { below(&entry) } else { Vec::new() };
+        std::iter::once(entry).chain(inner).collect::<Vec<_>>()
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn an_opening_that_is_refused_touches_nothing() {
+    let scratch = Scratch::new();
+    let c = open(&scratch, &Alone);
+    save(&c, &Alone, 1);
+    c.flush(&Wait::default()).unwrap();
+    // As in the middle of a save.
+    let unfinished = c.folder.path().join("step-2.part");
+    std::fs::write(&unfinished, "half").unwrap();
+    let before = below(scratch.path());
+    let more = Settings { increments: Some(Fulls::Auto), ..settings(scratch.path(), 2) };
+    for settings in [settings(scratch.path(), 2), more] {
+        let told = open_as(settings, &Alone, None).unwrap_err();
+        assert!(told.message().contains("in use"), "{told}");
+    }
+    let told = open_part::<Error>(&c.settings, 1, 2, |_| panic!("not asked for")).err().unwrap();
+    assert_eq!(told.kind(), ErrorKind::Invalid);
+    listing::remove(&scratch.path().join("run"), 0, 1, 7).unwrap();
+    listing::remove_copies(&scratch.path().join("run"), 0, 1, 7).unwrap();
+    assert_eq!(below(scratch.path()), before);
+    close(&c, &Alone);
+    close(&open(&scratch, &Alone), &Alone);
+    assert!(!unfinished.exists(), "nobody will finish it");
 }
 
 #[test]
@@ -266,7 +319,7 @@ fn a_checkpoint_counts_when_every_rank_has_it_and_newer_parts_go() {
     assert_eq!(lying(&scratch), [10, 20, 30]);
     job(&|seat| {
         let c = open(&scratch, seat);
-        assert_eq!(c.latest(seat).unwrap(), Some(20));
+        assert_eq!(c.latest(seat, &Wait::default()).unwrap(), Some(20));
         assert_eq!(restore(&c, seat), Some(20));
         save(&c, seat, 25);
         assert!(!c.spool().contains(30).unwrap());

@@ -43,8 +43,18 @@ pub struct Manifests {
 }
 
 impl Folder {
-    /// Makes the folder of a rank in `root`, of which only the last part is made as well, and
-    /// removes what was not finished there.
+    /// The folder of a rank in `root`, which is there.
+    #[must_use]
+    pub fn at(root: &Path, rank: u32, size: u32) -> Folder {
+        Folder::on(root, rank, size, Arc::new(Files))
+    }
+
+    fn on(root: &Path, rank: u32, size: u32, medium: Arc<dyn Medium>) -> Folder {
+        Folder { path: root.join(names::rank_folder(rank, size)), rank, size, medium }
+    }
+
+    /// Makes the folder of a rank in `root`, of which only the last part is made as well. What is
+    /// there is not touched: another process may have it open.
     ///
     /// # Errors
     /// `Io`, `Full`.
@@ -58,7 +68,7 @@ impl Folder {
         size: u32,
         medium: Arc<dyn Medium>,
     ) -> Result<Folder, Error> {
-        let folder = Folder { path: root.join(names::rank_folder(rank, size)), rank, size, medium };
+        let folder = Folder::on(root, rank, size, medium);
         folder.make_all(root).map_err(|cause| failed("made", &folder.path, cause))?;
         Ok(folder)
     }
@@ -73,13 +83,24 @@ impl Folder {
         self.medium.make_folder(&self.path)?;
         self.medium.make_folder(&self.data())?;
         self.medium.sync_folder(&self.path)?;
-        self.medium.sync_folder(root)?;
-        for name in entries(&self.path)? {
-            if names::parse_unfinished(&name).is_some() {
-                self.medium.remove(&self.path.join(name))?;
+        self.medium.sync_folder(root)
+    }
+
+    /// Removes what an earlier process has not finished. The caller holds the lock of
+    /// [`data`](Self::data), so that nobody is at work on it.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn remove_unfinished(&self) -> Result<(), Error> {
+        let remove = || {
+            for name in entries(&self.path)? {
+                if names::parse_unfinished(&name).is_some() {
+                    gone(self.medium.remove(&self.path.join(name)))?;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        remove().map_err(|cause| failed("removed from", &self.path, cause))
     }
 
     /// The directory of the spool.

@@ -216,6 +216,7 @@ fn a_loss_of_power_keeps_what_was_acknowledged_and_brings_back_nothing_that_was_
                 fs::write(folder.path.join(name), bytes).unwrap();
             }
             let folder = Folder::make(&crashed.path().join("run"), 3, 16).unwrap();
+            folder.remove_unfinished().unwrap();
             let (found, damaged) = (steps(&folder), folder.manifests().unwrap().damaged);
             assert_eq!(damaged, [], "a manifest is whole or not there");
             if end <= begun {

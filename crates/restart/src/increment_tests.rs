@@ -65,7 +65,7 @@ fn check(c: &Checkpointer, step: u64) -> Result<(), Error> {
 /// Restores the newest one that can be read, and says which.
 fn newest(c: &Checkpointer, told: &mut Vec<String>) -> Option<u64> {
     let mut unreadable = Vec::new();
-    while let Some(step) = c.candidate(&unreadable, &Alone).unwrap() {
+    while let Some(step) = c.candidate(&unreadable, &Alone, &Wait::default()).unwrap() {
         let outcome = match check(c, step) {
             Ok(()) => Outcome::Restored,
             Err(error) => Outcome::Unreadable(error.to_string()),
@@ -321,7 +321,7 @@ fn a_damaged_chain_is_replaced_by_what_is_beyond_the_machine() {
         fs::write(&path, changed).unwrap();
     }
     let c = open_as(settings(), &Alone, None).unwrap();
-    assert_eq!(c.candidate(&[], &Alone).unwrap(), Some(3));
+    assert_eq!(c.candidate(&[], &Alone, &Wait::default()).unwrap(), Some(3));
     assert!(check(&c, 3).is_err());
     assert!(c.fetch(3, &Wait::default()).unwrap());
     check(&c, 3).unwrap();

@@ -85,7 +85,7 @@ fn a_run_goes_on_from_its_copies_when_the_disk_is_gone() {
     assert_eq!(copies.iter().map(|one| one.part.step).collect::<Vec<_>>(), [40, 50]);
     lose_disk(&scratch);
     let c = opened(with_directory(&scratch), &Alone);
-    assert_eq!(c.latest(&Alone).unwrap(), Some(50));
+    assert_eq!(c.latest(&Alone, &Wait::default()).unwrap(), Some(50));
     let told = save_of(&c, &Alone, 50, 10).unwrap_err();
     assert!(told.message().contains("has a checkpoint of step 50"), "{told}");
     assert_eq!(restore(&c, &Alone), Some(50));
@@ -202,7 +202,7 @@ fn what_came_after_the_restored_step_goes_from_the_remote_place_too() {
     let scratch = Scratch::new();
     let c = opened(Settings { keep: 9, ..with_directory(&scratch) }, &Alone);
     (1..=3).for_each(|step| save_and_copy(&c, step));
-    assert_eq!(c.candidate(&[3], &Alone).unwrap(), Some(2));
+    assert_eq!(c.candidate(&[3], &Alone, &Wait::default()).unwrap(), Some(2));
     assert!(c.restored(2, &Outcome::Restored, &Alone).unwrap().is_empty());
     lock(&c.life).standing = Standing::Restored(1);
     save_and_copy(&c, 2);
@@ -376,7 +376,7 @@ fn a_rank_whose_disk_is_gone_gets_its_part_back_from_its_partner() {
     lose(&scratch, 3);
     threads(4, &|seat| {
         let c = opened(with_partner(&scratch), seat);
-        assert_eq!(c.latest(seat).unwrap(), Some(3));
+        assert_eq!(c.latest(seat, &Wait::default()).unwrap(), Some(3));
         assert_eq!(restore(&c, seat), Some(3));
         close(&c, seat);
     });

@@ -29,7 +29,7 @@
 //!     }
 //! }
 //! checkpoints.flush(&wait)?;
-//! assert_eq!(checkpoints.latest(&Alone)?, Some(20));
+//! assert_eq!(checkpoints.latest(&Alone, &wait)?, Some(20));
 //! checkpoints.close(Some(&Alone), &wait)?;
 //! # drop(checkpoints);
 //! # let _ = std::fs::remove_dir_all(path);

@@ -202,7 +202,7 @@ pub fn find(path: &Path, step: Option<u64>) -> Result<Vec<FoundPart>, Error> {
 /// # Errors
 /// `Io`.
 pub fn remove(path: &Path, rank: u32, ranks: u32, step: u64) -> Result<(), Error> {
-    Folder::make(path, rank, ranks)?.remove(|one| one == step)
+    Folder::at(path, rank, ranks).remove(|one| one == step)
 }
 
 /// Copies of parts that were removed.
@@ -226,7 +226,7 @@ pub fn remove_copies(
     ranks: u32,
     step: u64,
 ) -> Result<RemovedCopies, Error> {
-    let folder = Folder::make(path, rank, ranks)?;
+    let folder = Folder::at(path, rank, ranks);
     let mut removed = RemovedCopies::default();
     if let Some(place) = folder.place()? {
         let shelf = |remote| Shelf::of(Arc::new(remote), rank, ranks, PathBuf::new());

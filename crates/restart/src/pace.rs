@@ -2,8 +2,9 @@
 //!
 //! All ranks have to decide alike, and clocks differ. So rank 0's clock decides, and its word goes
 //! to all by an exchange. An exchange costs time, so there are about one a second: with each one
-//! rank 0 says after how many steps the next one is, which is when a checkpoint will be due if that
-//! is sooner. Every step between two exchanges is answered without one.
+//! rank 0 says after how many questions the next one is, which is when a checkpoint will be due if
+//! that is sooner. Every question between two exchanges is answered without one. Most programs ask
+//! once a step.
 //!
 //! No clock is read here: the time is an argument, in seconds since the run was opened.
 
@@ -78,8 +79,6 @@ pub struct Pace {
     alone: bool,
     /// Whether anything but the number of the step decides.
     watches: bool,
-    /// The step that was asked about last.
-    asked: Option<u64>,
     /// A checkpoint is due and was not saved yet.
     due: bool,
     /// All ranks know that the run is to stop.
@@ -108,7 +107,6 @@ impl Pace {
             rule,
             alone,
             watches: by_time || stops,
-            asked: None,
             due: false,
             stopping: false,
             saved_step: 0,
@@ -134,12 +132,9 @@ impl Pace {
     }
 
     /// Asks whether the checkpoint of `step` is due, at time `now`, on a rank that was asked to
-    /// stop or not and whose checkpoints cost this. A step that is asked about again gets the same
-    /// answer.
+    /// stop or not and whose checkpoints cost this. A step may be asked about again, on all ranks:
+    /// a long one hears so that the run is to stop. What was due stays so until it is saved.
     pub fn look(&mut self, step: u64, now: f64, stop: bool, costs: Option<Costs>) -> Look {
-        if self.asked.replace(step) == Some(step) {
-            return Look::Answer(self.due);
-        }
         if let Every::Steps(every) = self.rule.every {
             let every = every.max(1);
             self.due |= step / every > self.saved_step / every;
@@ -253,6 +248,25 @@ mod tests {
         pace.saved(14, 0.0);
         assert_eq!(pace.look(19, 0.0, false, None), Look::Answer(false));
         assert_eq!(pace.look(20, 0.0, false, None), Look::Answer(true));
+    }
+
+    #[test]
+    fn a_step_that_is_asked_about_again_hears_that_the_run_is_to_stop() {
+        let mut alone = Pace::new(Rule::of(Every::Steps(10), 1), true, true);
+        let mut ask = |stop| match alone.look(7, 0.0, stop, None) {
+            Look::Exchange(beat) => alone.heard(&[beat], 0.0),
+            Look::Answer(answer) => answer,
+        };
+        assert_eq!([ask(false), ask(false), ask(true), ask(true)], [false, false, true, true]);
+        assert!(alone.stopping());
+        let mut one_of_two = Pace::new(Rule::of(Every::Never, 2), false, true);
+        let asked = (0..3 * MOST_APART).any(|number| {
+            let now = f64::from(number) * 1e-3;
+            let look = one_of_two.look(7, now, true, None);
+            let Look::Exchange(beat) = look else { return false };
+            one_of_two.heard(&[Beat { stop: number > 1, ..beat }, beat], now)
+        });
+        assert!(asked && one_of_two.stopping());
     }
 
     #[test]

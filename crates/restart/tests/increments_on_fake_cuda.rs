@@ -220,7 +220,7 @@ fn frames_are_those_of_main_memory() {
 /// The newest checkpoint, by a Checkpointer without a GPU.
 fn newest(folder: &Path, states: &BTreeMap<u64, State>) -> Result<Option<u64>, Error> {
     let c = open(folder, Stage::Host, &Codecs::default())?;
-    let found = c.candidate(&[], &Alone)?;
+    let found = c.candidate(&[], &Alone, &Wait::default())?;
     if let Some(step) = found {
         check(&c, step, &states[&step])?;
         c.restored(step, &Outcome::Restored, &Alone)?;

@@ -184,7 +184,9 @@ impl RestartCore {
 
     #[pyo3(signature = (unreadable=Vec::new()))]
     fn candidate(&self, py: Python<'_>, unreadable: Vec<u64>) -> PyResult<Option<u64>> {
-        self.talking(py, None, |_| self.checkpointer.candidate(&unreadable, &self.ranks))
+        self.talking(py, None, |wait| {
+            self.checkpointer.candidate(&unreadable, &self.ranks, wait)
+        })
     }
 
     /// Fetches this rank's part of `step` where only the remote place has it.
@@ -228,7 +230,7 @@ impl RestartCore {
     }
 
     fn values(&self, py: Python<'_>, step: u64) -> PyResult<String> {
-        guarded(py, || detached(py, i64::try_from(step).ok(), || self.checkpointer.values(step)))
+        self.talking(py, None, |wait| self.checkpointer.values(step, wait))
     }
 
     #[pyo3(signature = (timeout=None))]

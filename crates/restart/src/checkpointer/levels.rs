@@ -17,12 +17,13 @@ use crate::ranks::Ranks;
 use crate::shelf::on_its_own;
 
 impl Checkpointer {
-    /// Makes the checkpoint of `step` one that counts in the folder of this rank: fetches it where
-    /// only the remote place has it.
+    /// Makes the checkpoint of `step` one that counts in the folder of this rank: waits for it when
+    /// it was saved just now, and fetches it where only the remote place has it.
     ///
     /// # Errors
-    /// `Unknown` when neither has it; those of [`fetch`](Self::fetch).
+    /// `Unknown` when neither has it; `Timeout`; those of [`fetch`](Self::fetch).
     pub fn ready(&self, step: u64, wait: &Wait<'_>) -> Result<(), Error> {
+        self.arrived(step, wait)?;
         let wanted = self.wanted(step);
         let here = |part: &Part| part.step == step && wanted.is_none_or(|wanted| wanted == *part);
         if self.committer.counted().iter().any(here) || self.fetch(step, wait)? {
