@@ -12,7 +12,7 @@ module unspool
   private
 
   public :: unspool_options, unspool_spool, unspool_array, unspool_schedule, unspool_action, array
-  public :: unspool_checkpointer, unspool_mpi_ranks, unspool_mpi_ranks_free
+  public :: unspool_parts, unspool_checkpointer, unspool_mpi_ranks, unspool_mpi_ranks_free
 
   !> The codes of `unspool_status`.
   integer, parameter, public :: unspool_ok = 0, unspool_invalid = 1, unspool_duplicate = 2, &
@@ -26,7 +26,7 @@ module unspool
   integer, parameter, public :: unspool_forward = 0, unspool_save_action = 1, &
     unspool_restore_action = 2, unspool_reverse = 3, unspool_discard_action = 4, unspool_end = 5
 
-  integer(c_int), parameter :: abi = 1
+  integer(c_int), parameter :: abi = 2
   integer, parameter :: most_dimensions = 15
 
   !> What a spool is opened with: see `unspool_options_set`.
@@ -99,6 +99,18 @@ module unspool
     procedure :: stopping => checkpointer_stopping
     procedure :: flush => checkpointer_flush
     procedure :: close => checkpointer_close
+  end type
+
+  !> All parts of a checkpoint, for a program that goes on with another number of ranks: see
+  !> `unspool_parts_find`.
+  type :: unspool_parts
+    private
+    type(c_ptr) :: handle = c_null_ptr
+  contains
+    procedure :: find => parts_find
+    procedure :: open => parts_open
+    procedure :: values => parts_values
+    procedure :: free => parts_free
   end type
 
   type, bind(c) :: c_array
@@ -255,6 +267,32 @@ module unspool
       integer(c_size_t), value :: count
       character(kind=c_char), intent(in) :: values(*)
     end function
+    integer(c_int) function c_parts_find(path, step, ranks, parts) bind(c, name="unspool_parts_find")
+      import :: c_int, c_int32_t, c_int64_t, c_char, c_ptr
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int64_t), intent(inout) :: step
+      integer(c_int32_t), intent(out) :: ranks
+      type(c_ptr), intent(out) :: parts
+    end function
+    integer(c_int) function c_parts_open(parts, rank, part) bind(c, name="unspool_parts_open")
+      import :: c_int, c_int32_t, c_ptr
+      type(c_ptr), value :: parts
+      integer(c_int32_t), value :: rank
+      type(c_ptr), intent(out) :: part
+    end function
+    integer(c_int) function c_parts_values(parts, rank, values, room, length) &
+      bind(c, name="unspool_parts_values")
+      import :: c_int, c_int32_t, c_char, c_ptr, c_size_t
+      type(c_ptr), value :: parts
+      integer(c_int32_t), value :: rank
+      character(kind=c_char), intent(out) :: values(*)
+      integer(c_size_t), value :: room
+      integer(c_size_t), intent(out) :: length
+    end function
+    subroutine c_parts_free(parts) bind(c, name="unspool_parts_free")
+      import :: c_ptr
+      type(c_ptr), value :: parts
+    end subroutine
     integer(c_int) function c_run_latest(run, step) bind(c, name="unspool_checkpointer_latest")
       import :: c_int, c_int64_t, c_ptr
       type(c_ptr), value :: run
@@ -646,6 +684,56 @@ contains
       call c_run_free(self%handle)
       self%handle = c_null_ptr
     end if
+  end subroutine
+
+  !> Those of the checkpoint of `step` in the folder of a run, or with -1 of the newest one, whose step
+  !> is returned; `ranks` is the number of ranks that have saved one.
+  subroutine parts_find(self, path, step, ranks, stat, errmsg)
+    class(unspool_parts), intent(inout) :: self
+    character(*), intent(in) :: path
+    integer(int64), intent(inout) :: step
+    integer, intent(out) :: ranks
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    integer(c_int32_t) :: found
+    integer(c_int) :: code
+    call parts_free(self)
+    found = 0
+    code = c_parts_find(trim(path)//c_null_char, step, found, self%handle)
+    ranks = int(found)
+    call report(code, stat, errmsg)
+  end subroutine
+
+  !> What a rank, from 0 on, has saved, as a spool for reading with the step as version.
+  subroutine parts_open(self, rank, part, stat, errmsg)
+    class(unspool_parts), intent(in) :: self
+    integer, intent(in) :: rank
+    class(unspool_spool), intent(inout) :: part
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    call report(c_parts_open(self%handle, int(rank, c_int32_t), part%handle), stat, errmsg)
+  end subroutine
+
+  !> The text that a rank has saved.
+  function parts_values(self, rank) result(text)
+    class(unspool_parts), intent(in) :: self
+    integer, intent(in) :: rank
+    character(:), allocatable :: text
+    integer(c_size_t) :: length
+    length = 0
+    do
+      text = repeat(" ", length + 1)
+      call report(c_parts_values(self%handle, int(rank, c_int32_t), text, &
+                                 len(text, kind=c_size_t), length))
+      if (length < len(text)) exit
+    end do
+    text = text(:length)
+  end function
+
+  subroutine parts_free(self)
+    class(unspool_parts), intent(inout) :: self
+    call c_parts_free(self%handle)
+    self%handle = c_null_ptr
   end subroutine
 
   !> Describes arrays for the C interface, valid as long as `arrays` are.

@@ -16,7 +16,7 @@
 
 // The version of the interface that this header is for. It is raised when programs have to be
 // compiled again.
-#define UNSPOOL_ABI 1
+#define UNSPOOL_ABI 2
 
 // The codes that every function returns.
 typedef enum unspool_status {
@@ -111,6 +111,9 @@ typedef struct unspool_info unspool_info;
 // The options of a spool.
 typedef struct unspool_options unspool_options;
 
+// The parts of a checkpoint that its ranks have saved.
+typedef struct unspool_parts unspool_parts;
+
 // An iterator of actions.
 typedef struct unspool_schedule unspool_schedule;
 
@@ -139,6 +142,11 @@ typedef struct unspool_array {
 // `all_gather` gives `bytes` bytes at `message` to every rank, and calls `unspool_gathered_set`
 // for each rank that has answered within `seconds`, itself included. Every rank calls it
 // equally often. It returns 0 also when ranks are missing, and another number when it failed.
+//
+// `pass` gives a message to rank `to` alone, and calls `unspool_gathered_set` for what rank `from`
+// has given to this one. All ranks call it together. When that does not come within `seconds`, it
+// returns 0 without, or calls `unspool_gathered_set` for each rank that is there, itself included.
+// May be null: such messages go to all ranks then.
 typedef struct unspool_ranks {
   // Is given to `all_gather`.
   void *context;
@@ -152,6 +160,14 @@ typedef struct unspool_ranks {
                     size_t bytes,
                     double seconds,
                     struct unspool_gathered *gathered);
+  // See above.
+  int (*pass)(void *context,
+              const void *message,
+              size_t bytes,
+              uint32_t to,
+              uint32_t from,
+              double seconds,
+              struct unspool_gathered *gathered);
 } unspool_ranks;
 
 // One action of a schedule.
@@ -315,7 +331,7 @@ int unspool_gathered_set(struct unspool_gathered *gathered,
 //
 // | option | value |
 // | --- | --- |
-// | `every` | a duration such as `10min`, `100 steps`, `auto` (the default) or `never` |
+// | `every` | a duration such as `10min`, a number of steps such as `100`, `auto` (default), `never` |
 // | `keep` | how many checkpoints that count stay: 2 |
 // | `mtbf`, `share` | for `auto`: mean time between failures; the most that saves may cost |
 // | `limit` | the time after which the run is asked to stop |
@@ -408,12 +424,47 @@ int unspool_checkpointer_flush(const struct unspool_checkpointer *checkpointer, 
 
 // Waits until everything that was saved counts, deletes what is not kept, and ends, on all ranks.
 // What cannot be made durable is tried once more; then this is an error, and it is open as before
-// and can be closed again.
+// and can be closed again. Every call after it has ended is `UNSPOOL_CLOSED`.
 int unspool_checkpointer_close(const struct unspool_checkpointer *checkpointer,
                                double timeout);
 
-// Gives it back. What is not closed gives up what does not count yet, without a word.
+// Gives it back, once; null is fine. What is not closed gives up what does not count yet, without
+// a word.
 void unspool_checkpointer_free(struct unspool_checkpointer *checkpointer);
+
+// Finds the parts of a checkpoint in the folder of a run of any number of ranks, also when a
+// program in Python has saved it: of the one whose step is at `step`, or with -1 there of the
+// newest one of which all parts are there. Writes its step to `step` and the number of its ranks
+// to `ranks`. Nothing is changed in the folder. Give the answer back with `unspool_parts_free`.
+//
+// Errors: `UNSPOOL_UNKNOWN` when not all parts of it are there; `UNSPOOL_IO`.
+int unspool_parts_find(const char *path,
+                       int64_t *step,
+                       uint32_t *ranks,
+                       struct unspool_parts **parts);
+
+// Opens the arrays that a rank has saved as a spool for reading, which has them under the step as
+// version: `unspool_describe` says which there are, `unspool_restore` copies them. Give it back
+// with `unspool_free`.
+//
+// Errors: `UNSPOOL_INVALID` when there is no such rank; `UNSPOOL_UNKNOWN` when a run has deleted
+// the part meanwhile; `UNSPOOL_IO`, `UNSPOOL_CORRUPT`, `UNSPOOL_LOST`.
+int unspool_parts_open(const struct unspool_parts *parts,
+                       uint32_t rank,
+                       struct unspool_spool **part);
+
+// Writes the text that a rank has saved with its arrays, as `unspool_checkpointer_values` does.
+// That of a program in Python is JSON, with the small values under `values`.
+//
+// Errors: `UNSPOOL_INVALID` when there is no such rank.
+int unspool_parts_values(const struct unspool_parts *parts,
+                         uint32_t rank,
+                         char *values,
+                         size_t room,
+                         size_t *length);
+
+// Gives the answer back. Spools that were opened from it stay.
+void unspool_parts_free(struct unspool_parts *parts);
 
 // Looks up what the arrays of `version` are. Give the answer back with `unspool_info_free`.
 //

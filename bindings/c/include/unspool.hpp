@@ -68,16 +68,31 @@ template <typename T> constexpr int dtype() {
     }
 }
 
+/// A text that a call writes to room of the caller's.
+template <typename F> std::string text(F &&write) {
+    std::string found;
+    std::size_t length = 0;
+    do {
+        found.resize(length + 1);
+        check(write(found.data(), found.size(), &length));
+    } while (length >= found.size());
+    found.resize(length);
+    return found;
+}
+
 } // namespace detail
 
 /// A dense array of the caller's, in C order: memory of the host or of a GPU. It does not own it.
 class array {
   public:
-    /// `data` with these dimensions, slowest first; none for a scalar.
+    /// `data` with these dimensions, slowest first; none for a scalar. What is const can be saved, and
+    /// nothing is restored into it.
     template <typename T>
     array(T *data, std::vector<std::int64_t> shape, std::string name = {})
         : array(const_cast<std::remove_cv_t<T> *>(data), detail::dtype<T>(), std::move(shape),
-                std::move(name)) {}
+                std::move(name)) {
+        is_const_ = std::is_const_v<T>;
+    }
 
     /// All of a `std::vector`, `std::array`, `std::span` or the like.
     template <typename C, typename = decltype(std::declval<C &>().data()),
@@ -104,11 +119,25 @@ class array {
         return all;
     }
 
+    /// The same for a call that writes to all of them; an error with `UNSPOOL_INVALID` when one is
+    /// const.
+    static std::vector<unspool_array> writable(const std::vector<array> &arrays) {
+        for (const array &one : arrays) {
+            if (one.is_const_) {
+                const std::string text = "The array \"" + one.name_ + "\" is const: nothing is " +
+                                         "restored into it. Give one that may be written.";
+                throw error(UNSPOOL_INVALID, text.c_str());
+            }
+        }
+        return raw(arrays);
+    }
+
   private:
     void *data_;
     int dtype_;
     std::vector<std::int64_t> shape_;
     std::string name_;
+    bool is_const_ = false;
 };
 
 /// The options of a spool: see `unspool_options_set`.
@@ -150,6 +179,9 @@ class spool {
         handle_.reset(opened);
     }
 
+    /// One that the C interface has opened, and that is given back with this.
+    explicit spool(unspool_spool *opened) noexcept : handle_(opened) {}
+
     /// See `unspool_save`. `stream` is a `cudaStream_t` or `CUstream`.
     void save(std::int64_t version, std::initializer_list<array> arrays, void *stream = nullptr) {
         save(version, std::vector<array>(arrays), stream);
@@ -167,7 +199,7 @@ class spool {
     }
 
     void restore(std::int64_t version, const std::vector<array> &arrays, void *stream = nullptr) {
-        const auto all = array::raw(arrays);
+        const auto all = array::writable(arrays);
         detail::check(unspool_restore(handle_.get(), version, all.data(), all.size(), stream));
     }
 
@@ -306,7 +338,7 @@ class checkpointer {
     /// Copies the newest checkpoint that counts into arrays, and gives its step: see
     /// `unspool_checkpointer_restore`.
     std::optional<std::int64_t> restore(const std::vector<array> &arrays, void *stream = nullptr) {
-        const auto all = array::raw(arrays);
+        const auto all = array::writable(arrays);
         std::int64_t step = -1;
         detail::check(unspool_checkpointer_restore(handle_.get(), all.data(), all.size(), stream,
                                                    &step));
@@ -315,14 +347,14 @@ class checkpointer {
 
     /// The text that was saved with a step.
     std::string values(std::int64_t step) const {
-        return text([&](char *to, std::size_t room, std::size_t *length) {
+        return detail::text([&](char *to, std::size_t room, std::size_t *length) {
             return unspool_checkpointer_values(handle_.get(), step, to, room, length);
         });
     }
 
     /// What was found damaged, in sentences, one in a line.
     std::string notes() const {
-        return text([&](char *to, std::size_t room, std::size_t *length) {
+        return detail::text([&](char *to, std::size_t room, std::size_t *length) {
             return unspool_checkpointer_notes(handle_.get(), to, room, length);
         });
     }
@@ -346,23 +378,52 @@ class checkpointer {
     unspool_checkpointer *raw() const noexcept { return handle_.get(); }
 
   private:
-    template <typename F> static std::string text(F &&write) {
-        std::string found;
-        std::size_t length = 0;
-        do {
-            found.resize(length + 1);
-            detail::check(write(found.data(), found.size(), &length));
-        } while (length >= found.size());
-        found.resize(length);
-        return found;
-    }
-
     struct free {
         void operator()(unspool_checkpointer *handle) const noexcept {
             unspool_checkpointer_free(handle);
         }
     };
     std::unique_ptr<unspool_checkpointer, free> handle_;
+};
+
+/// All parts of a checkpoint, for a program that goes on with another number of ranks: see
+/// `unspool_parts_find`.
+class parts {
+  public:
+    /// Those of the newest checkpoint in the folder of a run, or of the one of this step.
+    explicit parts(const std::string &path, std::int64_t step = -1) : step_(step) {
+        detail::check_abi();
+        unspool_parts *found = nullptr;
+        detail::check(unspool_parts_find(path.c_str(), &step_, &ranks_, &found));
+        handle_.reset(found);
+    }
+
+    std::int64_t step() const noexcept { return step_; }
+
+    /// The number of ranks that have saved one.
+    std::uint32_t ranks() const noexcept { return ranks_; }
+
+    /// What a rank has saved, under `step()` as version.
+    spool open(std::uint32_t rank) const {
+        unspool_spool *part = nullptr;
+        detail::check(unspool_parts_open(handle_.get(), rank, &part));
+        return spool(part);
+    }
+
+    /// The text that a rank has saved.
+    std::string values(std::uint32_t rank) const {
+        return detail::text([&](char *to, std::size_t room, std::size_t *length) {
+            return unspool_parts_values(handle_.get(), rank, to, room, length);
+        });
+    }
+
+  private:
+    struct free {
+        void operator()(unspool_parts *handle) const noexcept { unspool_parts_free(handle); }
+    };
+    std::int64_t step_;
+    std::uint32_t ranks_ = 0;
+    std::unique_ptr<unspool_parts, free> handle_;
 };
 
 } // namespace unspool

@@ -1,16 +1,22 @@
-/* The ranks of a communicator of MPI, for unspool_checkpointer_open. Compiled with the program, so
-   that one libunspool serves every MPI.
+/* The ranks of a communicator of MPI (3.0 or later), for unspool_checkpointer_open. Compiled with
+   the program, as C or C++, so that one libunspool serves every MPI.
 
    unspool_mpi ranks;
    unspool_mpi_init(&ranks, MPI_COMM_WORLD);          collective; makes a communicator of its own
    unspool_checkpointer_open(path, options, &ranks.ranks, &checkpointer);
    ...
-   unspool_mpi_free(&ranks);                          collective; after unspool_checkpointer_free */
+   unspool_mpi_free(&ranks);                          collective; after unspool_checkpointer_free
+
+   Ranks talk by the nonblocking collectives of MPI, and a part for a partner goes to that rank
+   alone. A rank whose time is over has rank 0 call the roll: every rank that waits in a call
+   answers, and all of them return with the ranks that did not. The communicator is not used after
+   that: what is under way there is never completed, and its memory is not given back. */
 
 #ifndef UNSPOOL_MPI_H
 #define UNSPOOL_MPI_H
 
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,149 +24,256 @@
 
 #include "unspool.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* What `ranks` is made of; it has to stay where it is while a checkpointer has it. */
 typedef struct unspool_mpi {
     unspool_ranks ranks;
     MPI_Comm comm;
+    /* A call did not end: the communicator is not used any more. */
+    int is_broken;
 } unspool_mpi;
 
-enum { UNSPOOL_MPI_TAG = 7711 };
+enum {
+    /* Parts for other ranks. */
+    UNSPOOL_MPI_PART = 7711,
+    /* A rank whose time is over asks rank 0 to call the roll. */
+    UNSPOOL_MPI_LATE = 7712,
+    /* Rank 0 asks who is here; a rank answers; rank 0 says who did. */
+    UNSPOOL_MPI_ROLL = 7713,
+    UNSPOOL_MPI_HERE = 7714,
+    UNSPOOL_MPI_VERDICT = 7715
+};
 
-/* Rank 0 waits for so many seconds; the others a little longer, as it tells them who is missing. */
-static double unspool_mpi_limit(const unspool_mpi *mpi, double seconds) {
-    return mpi->ranks.rank == 0 ? seconds : seconds * 1.1 + 2.0;
+/* Sleeps a millisecond, unless the wait began just now. */
+static inline void unspool_mpi_nap(double begun) {
+    if (MPI_Wtime() - begun > 0.01) {
+        poll(NULL, 0, 1);
+    }
 }
 
-/* Receives a message of `source` that comes before `end`. Returns 0 with null when none came. */
-static int unspool_mpi_receive(const unspool_mpi *mpi, int source, double end, char **message,
-                               int *bytes) {
-    MPI_Message found;
+/* Sends an empty message. */
+static inline void unspool_mpi_signal(const unspool_mpi *mpi, int target, int tag) {
+    MPI_Request request;
+    if (MPI_Isend(NULL, 0, MPI_BYTE, target, tag, mpi->comm, &request) == MPI_SUCCESS) {
+        MPI_Request_free(&request);
+    }
+}
+
+/* Takes an empty message; returns its rank, or -1 when there is none. */
+static inline int unspool_mpi_signalled(const unspool_mpi *mpi, int source, int tag) {
     MPI_Status status;
     int is_there = 0;
-    *message = NULL;
-    do {
-        if (MPI_Improbe(source, UNSPOOL_MPI_TAG, mpi->comm, &is_there, &found, &status)) {
-            return 1;
-        }
-    } while (!is_there && MPI_Wtime() < end);
-    if (!is_there) {
-        return 0;
+    if (MPI_Iprobe(source, tag, mpi->comm, &is_there, &status) != MPI_SUCCESS || !is_there) {
+        return -1;
     }
-    if (MPI_Get_count(&status, MPI_BYTE, bytes)) {
-        return 1;
-    }
-    *message = malloc((size_t)*bytes + 1);
-    return *message == NULL || MPI_Mrecv(*message, *bytes, MPI_BYTE, &found, &status);
+    source = status.MPI_SOURCE;
+    MPI_Recv(NULL, 0, MPI_BYTE, source, tag, mpi->comm, MPI_STATUS_IGNORE);
+    return source;
 }
 
-/* Hands a message to MPI; it is on its way when this returns, or `end` has come. */
-static int unspool_mpi_send(const unspool_mpi *mpi, int target, double end, const char *message,
-                            size_t bytes) {
-    MPI_Request request;
-    int is_done = 0;
-    if (bytes > INT_MAX ||
-        MPI_Isend(message, (int)bytes, MPI_BYTE, target, UNSPOOL_MPI_TAG, mpi->comm, &request)) {
-        return 1;
-    }
-    while (!is_done && MPI_Wtime() < end) {
-        if (MPI_Test(&request, &is_done, MPI_STATUS_IGNORE)) {
-            return 1;
-        }
-    }
-    if (!is_done) {
-        MPI_Cancel(&request);
-        return MPI_Wait(&request, MPI_STATUS_IGNORE);
-    }
-    return 0;
+/* The seconds in which a rank that waits in a call answers when the roll is called. */
+static inline double unspool_mpi_grace(double seconds) {
+    return seconds > 80 ? 5 : 1 + seconds / 20;
 }
 
-/* Takes apart what rank 0 gave: for each rank its length, or all bits for none, and its bytes. */
-static int unspool_mpi_take(const unspool_mpi *mpi, const char *all, size_t bytes,
-                            unspool_gathered *gathered) {
-    size_t at = 0;
-    for (unsigned rank = 0; rank < mpi->ranks.size; rank++) {
-        unsigned long long length;
-        if (bytes - at < sizeof length) {
-            return 1;
-        }
-        memcpy(&length, all + at, sizeof length);
-        at += sizeof length;
-        if (length == ULLONG_MAX) {
-            continue;
-        }
-        if (bytes - at < length || unspool_gathered_set(gathered, rank, all + at, (size_t)length)) {
-            return 1;
-        }
-        at += (size_t)length;
+/* Rank 0 finds out who is here, and tells those that are. */
+static inline void unspool_mpi_call_roll(const unspool_mpi *mpi, double grace, char *here,
+                                         MPI_Request *told) {
+    const int size = (int)mpi->ranks.size;
+    const double begun = MPI_Wtime();
+    int found = 1, count = 0, is_done = 0;
+    for (int rank = 1; rank < size; rank++) {
+        unspool_mpi_signal(mpi, rank, UNSPOOL_MPI_ROLL);
     }
-    return 0;
+    here[0] = 1;
+    while (found < size && MPI_Wtime() - begun < grace) {
+        const int rank = unspool_mpi_signalled(mpi, MPI_ANY_SOURCE, UNSPOOL_MPI_HERE);
+        if (rank < 0) {
+            unspool_mpi_nap(begun);
+        } else {
+            found += !here[rank];
+            here[rank] = 1;
+        }
+    }
+    for (int rank = 1; rank < size; rank++) {
+        if (here[rank]) {
+            MPI_Isend(here, size, MPI_CHAR, rank, UNSPOOL_MPI_VERDICT, mpi->comm, &told[count++]);
+        }
+    }
+    while (!is_done && MPI_Wtime() - begun < 2 * grace) {
+        MPI_Testall(count, told, &is_done, MPI_STATUSES_IGNORE);
+    }
 }
 
-/* Appends the message of a rank, or that there is none; takes the memory of both. */
-static char *unspool_mpi_append(char *all, size_t *bytes, char *message, size_t length) {
-    const unsigned long long told = message == NULL ? ULLONG_MAX : length;
-    const size_t more = message == NULL ? 0 : length;
-    char *grown = realloc(all, *bytes + sizeof told + more + 1);
-    if (grown == NULL) {
-        free(all);
+/* Another rank answers the roll, and hears who is here; that is all but rank 0 when that one does
+   not call it. */
+static inline void unspool_mpi_answer_roll(const unspool_mpi *mpi, double grace, char *here) {
+    const double begun = MPI_Wtime();
+    int is_there = 0;
+    while (!is_there && MPI_Wtime() - begun < 2 * grace + 1) {
+        if (unspool_mpi_signalled(mpi, 0, UNSPOOL_MPI_ROLL) == 0) {
+            unspool_mpi_signal(mpi, 0, UNSPOOL_MPI_HERE);
+        }
+        MPI_Iprobe(0, UNSPOOL_MPI_VERDICT, mpi->comm, &is_there, MPI_STATUS_IGNORE);
+        unspool_mpi_nap(begun);
+    }
+    if (is_there) {
+        MPI_Recv(here, (int)mpi->ranks.size, MPI_CHAR, 0, UNSPOOL_MPI_VERDICT, mpi->comm,
+                 MPI_STATUS_IGNORE);
     } else {
-        memcpy(grown + *bytes, &told, sizeof told);
-        if (message != NULL) {
-            memcpy(grown + *bytes + sizeof told, message, more);
-        }
-        *bytes += sizeof told + more;
+        memset(here, 1, mpi->ranks.size);
+        here[0] = 0;
     }
-    free(message);
-    return grown;
 }
 
-/* Rank 0 hears from all, and tells all. */
-static int unspool_mpi_lead(const unspool_mpi *mpi, const void *message, size_t bytes, double end,
-                            unspool_gathered *gathered) {
-    size_t length = 0;
-    int code = 0;
-    char *mine = malloc(bytes + 1), *all = NULL;
-    if (mine == NULL) {
+/* A call did not end in time, here or elsewhere: finds out which ranks are not here. Returns 0 when
+   some are not, which `gathered` lacks then, and another number when it is not known why. */
+static inline int unspool_mpi_missing(unspool_mpi *mpi, double seconds,
+                                      unspool_gathered *gathered) {
+    const double grace = unspool_mpi_grace(seconds);
+    const size_t size = mpi->ranks.size;
+    char *here = (char *)calloc(size, 1);
+    MPI_Request *told = (MPI_Request *)malloc(size * sizeof *told);
+    int missing = 0, code = 0;
+    /* Their memory is needed as long as a verdict is under way, which is not known. */
+    mpi->is_broken = 1;
+    if (here == NULL || told == NULL) {
         return 1;
     }
-    memcpy(mine, message, bytes);
-    all = unspool_mpi_append(NULL, &length, mine, bytes);
-    for (int rank = 1; all != NULL && !code && rank < (int)mpi->ranks.size; rank++) {
-        char *found = NULL;
-        int count = 0;
-        code = unspool_mpi_receive(mpi, rank, end, &found, &count);
-        all = unspool_mpi_append(all, &length, found, (size_t)count);
+    if (mpi->ranks.rank == 0) {
+        unspool_mpi_call_roll(mpi, grace, here, told);
+    } else {
+        unspool_mpi_signal(mpi, 0, UNSPOOL_MPI_LATE);
+        unspool_mpi_answer_roll(mpi, grace, here);
     }
-    code = code || all == NULL;
-    for (int rank = 1; !code && rank < (int)mpi->ranks.size; rank++) {
-        code = unspool_mpi_send(mpi, rank, MPI_Wtime() + 1, all, length);
+    for (unsigned rank = 0; !code && rank < size; rank++) {
+        missing += !here[rank];
+        code = here[rank] && unspool_gathered_set(gathered, rank, here, 0);
     }
-    code = code || unspool_mpi_take(mpi, all, length, gathered);
-    free(all);
+    return code || !missing;
+}
+
+/* Waits until requests are done, for so many seconds since `begun`, or until the roll is called. */
+static inline int unspool_mpi_wait(unspool_mpi *mpi, MPI_Request *requests, int count,
+                                   double begun, double seconds) {
+    const int is_lead = mpi->ranks.rank == 0;
+    const int source = is_lead ? MPI_ANY_SOURCE : 0;
+    int is_done = 0, is_there = 0;
+    for (;;) {
+        const double waited = MPI_Wtime() - begun;
+        if (MPI_Testall(count, requests, &is_done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) {
+            return 0;
+        }
+        if (!is_done && waited > 0.01) {
+            MPI_Iprobe(source, is_lead ? UNSPOOL_MPI_LATE : UNSPOOL_MPI_ROLL, mpi->comm, &is_there,
+                       MPI_STATUS_IGNORE);
+        }
+        if (is_done || is_there || waited > seconds) {
+            return is_done;
+        }
+        unspool_mpi_nap(begun);
+    }
+}
+
+/* Gives to `gathered` what each rank has at its place in `all`. */
+static inline int unspool_mpi_tell(const unspool_mpi *mpi, const char *all, const int *counts,
+                                   const int *starts, unspool_gathered *gathered) {
+    int code = 0;
+    for (unsigned rank = 0; !code && rank < mpi->ranks.size; rank++) {
+        code = unspool_gathered_set(gathered, rank, all + starts[rank], (size_t)counts[rank]);
+    }
     return code;
 }
 
 /* `all_gather` of `unspool_ranks`. */
-static int unspool_mpi_all_gather(void *context, const void *message, size_t bytes, double seconds,
-                                  unspool_gathered *gathered) {
-    const unspool_mpi *mpi = context;
-    const double end = MPI_Wtime() + unspool_mpi_limit(mpi, seconds);
+static inline int unspool_mpi_all_gather(void *context, const void *message, size_t bytes,
+                                         double seconds, unspool_gathered *gathered) {
+    unspool_mpi *mpi = (unspool_mpi *)context;
+    const unsigned size = mpi->ranks.size;
+    const double begun = MPI_Wtime();
+    MPI_Request request;
+    long long total = 0;
     char *all = NULL;
-    int count = 0, code;
-    if (mpi->ranks.rank == 0) {
-        return unspool_mpi_lead(mpi, message, bytes, end, gathered);
+    int *counts, *starts, code = 1;
+    if (mpi->is_broken || bytes > INT_MAX) {
+        return 1;
     }
-    code = unspool_mpi_send(mpi, 0, end, message, bytes) ||
-           unspool_mpi_receive(mpi, 0, end, &all, &count);
-    if (!code && all == NULL) {
-        /* Rank 0 is missing; of the others nothing is known. */
-        for (unsigned rank = 1; !code && rank < mpi->ranks.size; rank++) {
-            code = unspool_gathered_set(gathered, rank, message, bytes);
+    counts = (int *)malloc(2 * (size_t)size * sizeof *counts);
+    if (counts == NULL) {
+        return 1;
+    }
+    starts = counts + size;
+    counts[mpi->ranks.rank] = (int)bytes;
+    if (MPI_Iallgather(MPI_IN_PLACE, 0, MPI_INT, counts, 1, MPI_INT, mpi->comm, &request) ||
+        !unspool_mpi_wait(mpi, &request, 1, begun, seconds)) {
+        return unspool_mpi_missing(mpi, seconds, gathered);
+    }
+    for (unsigned rank = 0; rank < size && total <= INT_MAX; rank++) {
+        starts[rank] = (int)total;
+        total += counts[rank];
+    }
+    if (total <= INT_MAX) {
+        all = (char *)malloc((size_t)total + 1);
+    }
+    if (all != NULL) {
+        memcpy(all + starts[mpi->ranks.rank], message, bytes);
+        if (MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, all, counts, starts, MPI_BYTE, mpi->comm,
+                            &request) ||
+            !unspool_mpi_wait(mpi, &request, 1, begun, seconds)) {
+            return unspool_mpi_missing(mpi, seconds, gathered);
         }
-    } else if (!code) {
-        code = unspool_mpi_take(mpi, all, (size_t)count, gathered);
+        code = unspool_mpi_tell(mpi, all, counts, starts, gathered);
     }
     free(all);
+    free(counts);
+    return code;
+}
+
+/* Sends `bytes` to one rank while as many as `room` come from another one; whether that was in
+   time. */
+static inline int unspool_mpi_swap(unspool_mpi *mpi, const void *mine, int bytes, int to,
+                                   void *theirs, int room, int from, double begun,
+                                   double seconds) {
+    MPI_Request both[2];
+    return !MPI_Irecv(theirs, room, MPI_BYTE, from, UNSPOOL_MPI_PART, mpi->comm, &both[0]) &&
+           !MPI_Isend(mine, bytes, MPI_BYTE, to, UNSPOOL_MPI_PART, mpi->comm, &both[1]) &&
+           unspool_mpi_wait(mpi, both, 2, begun, seconds);
+}
+
+/* `pass` of `unspool_ranks`: lengths come first. */
+static inline int unspool_mpi_pass(void *context, const void *message, size_t bytes, uint32_t to,
+                                   uint32_t from, double seconds, unspool_gathered *gathered) {
+    unspool_mpi *mpi = (unspool_mpi *)context;
+    const double begun = MPI_Wtime();
+    /* In memory of their own, as a call that is late leaves them to MPI. */
+    int *lengths = (int *)malloc(2 * sizeof *lengths);
+    char *mine = (char *)malloc(bytes + 1), *theirs = NULL;
+    int code = 1;
+    if (mpi->is_broken || lengths == NULL || mine == NULL || bytes > INT_MAX) {
+        free(lengths);
+        free(mine);
+        return 1;
+    }
+    memcpy(mine, message, bytes);
+    lengths[0] = (int)bytes;
+    if (!unspool_mpi_swap(mpi, &lengths[0], sizeof *lengths, (int)to, &lengths[1], sizeof *lengths,
+                          (int)from, begun, seconds)) {
+        return unspool_mpi_missing(mpi, seconds, gathered);
+    }
+    theirs = (char *)malloc((size_t)lengths[1] + 1);
+    if (theirs != NULL) {
+        if (!unspool_mpi_swap(mpi, mine, lengths[0], (int)to, theirs, lengths[1], (int)from, begun,
+                              seconds)) {
+            return unspool_mpi_missing(mpi, seconds, gathered);
+        }
+        code = unspool_gathered_set(gathered, from, theirs, (size_t)lengths[1]);
+    }
+    free(theirs);
+    free(mine);
+    free(lengths);
     return code;
 }
 
@@ -177,10 +290,18 @@ static inline int unspool_mpi_init(unspool_mpi *mpi, MPI_Comm comm) {
     mpi->ranks.rank = (uint32_t)rank;
     mpi->ranks.size = (uint32_t)size;
     mpi->ranks.all_gather = unspool_mpi_all_gather;
+    mpi->ranks.pass = unspool_mpi_pass;
+    mpi->is_broken = 0;
     return code;
 }
 
-/* Gives the communicator back, on all ranks. */
-static inline int unspool_mpi_free(unspool_mpi *mpi) { return MPI_Comm_free(&mpi->comm); }
+/* Gives the communicator back, on all ranks; what a call that did not end still uses stays. */
+static inline int unspool_mpi_free(unspool_mpi *mpi) {
+    return mpi->is_broken ? MPI_SUCCESS : MPI_Comm_free(&mpi->comm);
+}
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* UNSPOOL_MPI_H */

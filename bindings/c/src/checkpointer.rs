@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use unspool::{DiskSettings, ErrorKind, Spool, Wait};
+use unspool::{DiskSettings, ErrorKind, Spool, Unflushed, Wait};
 use unspool_restart::{Alone, Checkpointer, Outcome, Ranks, Settings, Unanswered};
 
 use crate::array::{Given, UnspoolArray, given};
 use crate::options::UnspoolOptions;
-use crate::spool::{opened, restore, save, wait};
+use crate::spool::{longest, opened, restore, save, wait};
 use crate::status::{Failure, call};
 use crate::text::{free, give, handle, handle_mut, optional, slice, text};
 
@@ -27,6 +27,11 @@ pub struct UnspoolGathered {
 /// `all_gather` gives `bytes` bytes at `message` to every rank, and calls `unspool_gathered_set`
 /// for each rank that has answered within `seconds`, itself included. Every rank calls it
 /// equally often. It returns 0 also when ranks are missing, and another number when it failed.
+///
+/// `pass` gives a message to rank `to` alone, and calls `unspool_gathered_set` for what rank `from`
+/// has given to this one. All ranks call it together. When that does not come within `seconds`, it
+/// returns 0 without, or calls `unspool_gathered_set` for each rank that is there, itself included.
+/// May be null: such messages go to all ranks then.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct UnspoolRanks {
@@ -46,6 +51,39 @@ pub struct UnspoolRanks {
             gathered: *mut UnspoolGathered,
         ) -> c_int,
     >,
+    /// See above.
+    pub pass: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            message: *const c_void,
+            bytes: usize,
+            to: u32,
+            from: u32,
+            seconds: c_double,
+            gathered: *mut UnspoolGathered,
+        ) -> c_int,
+    >,
+}
+
+impl UnspoolRanks {
+    /// What a function of the program has gathered.
+    fn gathered(
+        &self,
+        name: &str,
+        call: impl FnOnce(*mut UnspoolGathered) -> c_int,
+    ) -> Result<Vec<Option<Vec<u8>>>, Unanswered> {
+        let mut messages = Vec::new();
+        if messages.try_reserve_exact(self.size as usize).is_err() {
+            let why = format!("there is no memory for the messages of {} ranks.", self.size);
+            return Err(Unanswered::Failed(why));
+        }
+        messages.resize(self.size as usize, None);
+        let mut gathered = UnspoolGathered { messages };
+        match call(&raw mut gathered) {
+            0 => Ok(gathered.messages),
+            code => Err(Unanswered::Failed(format!("{name} returned {code}."))),
+        }
+    }
 }
 
 impl Ranks for UnspoolRanks {
@@ -58,16 +96,39 @@ impl Ranks for UnspoolRanks {
     }
 
     fn all_gather(&self, mine: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, Unanswered> {
-        let failed = |what: &str| Unanswered::Failed(what.to_owned());
-        let Some(gather) = self.all_gather else { return Err(failed("there is no all_gather.")) };
-        let mut gathered = UnspoolGathered { messages: vec![None; self.size as usize] };
+        let Some(gather) = self.all_gather else {
+            return Err(Unanswered::Failed("there is no all_gather.".to_owned()));
+        };
         let (message, seconds) = (mine.as_ptr().cast(), timeout.as_secs_f64());
-        // SAFETY: the program's function, with what it takes; both live for the call.
-        let code = unsafe { gather(self.context, message, mine.len(), seconds, &raw mut gathered) };
-        if code != 0 {
-            return Err(Unanswered::Failed(format!("all_gather returned {code}.")));
+        Unanswered::unless_all(self.gathered("all_gather", |gathered| {
+            // SAFETY: the program's function, with what it takes; both live for the call.
+            unsafe { gather(self.context, message, mine.len(), seconds, gathered) }
+        })?)
+    }
+
+    fn pass(
+        &self,
+        mine: &[u8],
+        to: u32,
+        from: u32,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, Unanswered> {
+        let Some(pass) = self.pass else {
+            let given = self.all_gather(mine, timeout)?.into_iter().nth(from as usize);
+            return given.ok_or_else(|| Unanswered::Late(vec![from]));
+        };
+        let (message, seconds) = (mine.as_ptr().cast(), timeout.as_secs_f64());
+        let mut all = self.gathered("pass", |gathered| {
+            // SAFETY: the program's function, with what it takes; both live for the call.
+            unsafe { pass(self.context, message, mine.len(), to, from, seconds, gathered) }
+        })?;
+        if all.get(self.rank as usize).is_some_and(Option::is_some) {
+            // It has said which ranks are there.
+            Unanswered::unless_all(all)?;
+            return Err(Unanswered::Failed("pass has messages of all ranks.".to_owned()));
         }
-        Unanswered::unless_all(gathered.messages)
+        let given = all.get_mut(from as usize).and_then(Option::take);
+        given.ok_or_else(|| Unanswered::Late(vec![from]))
     }
 }
 
@@ -117,7 +178,7 @@ impl UnspoolCheckpointer {
 ///
 /// | option | value |
 /// | --- | --- |
-/// | `every` | a duration such as `10min`, `100 steps`, `auto` (the default) or `never` |
+/// | `every` | a duration such as `10min`, a number of steps such as `100`, `auto` (default), `never` |
 /// | `keep` | how many checkpoints that count stay: 2 |
 /// | `mtbf`, `share` | for `auto`: mean time between failures; the most that saves may cost |
 /// | `limit` | the time after which the run is asked to stop |
@@ -147,9 +208,6 @@ pub unsafe extern "C" fn unspool_checkpointer_open(
         unsafe { give(checkpointer, std::ptr::null_mut(), "checkpointer") }?;
         // SAFETY: as above.
         let ranks = unsafe { ranks.as_ref() }.copied();
-        if ranks.is_some_and(|ranks| ranks.rank >= ranks.size || ranks.all_gather.is_none()) {
-            return Err(Failure::invalid("The ranks make no sense: give a rank below the size."));
-        }
         let opened = Box::new(open(Path::new(path), options, ranks)?);
         // SAFETY: as above.
         unsafe { give(checkpointer, Box::into_raw(opened), "checkpointer") }
@@ -395,7 +453,7 @@ pub unsafe extern "C" fn unspool_checkpointer_notes(
 
 /// # Safety
 /// There is room for so many bytes, and for the length.
-unsafe fn copy_text(
+pub(crate) unsafe fn copy_text(
     found: &str,
     target: *mut c_char,
     room: usize,
@@ -441,13 +499,13 @@ pub unsafe extern "C" fn unspool_checkpointer_flush(
     call(|| {
         // SAFETY: the caller's duty.
         let held = unsafe { handle(checkpointer, "checkpointer") }?;
-        Ok(held.checkpointer.flush(&wait(timeout))?)
+        Ok(held.checkpointer.flush(&wait(timeout)?)?)
     })
 }
 
 /// Waits until everything that was saved counts, deletes what is not kept, and ends, on all ranks.
 /// What cannot be made durable is tried once more; then this is an error, and it is open as before
-/// and can be closed again.
+/// and can be closed again. Every call after it has ended is `UNSPOOL_CLOSED`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_close(
     checkpointer: *const UnspoolCheckpointer,
@@ -456,17 +514,18 @@ pub unsafe extern "C" fn unspool_checkpointer_close(
     call(|| {
         // SAFETY: the caller's duty.
         let held = unsafe { handle(checkpointer, "checkpointer") }?;
-        let limit = if timeout > 0.0 { timeout } else { held.timeout.as_secs_f64() };
-        let ended = held.checkpointer.close(Some(held.ranks()), &wait(limit));
+        let wait = Wait { timeout: longest(timeout)?.or(Some(held.timeout)), ..Wait::default() };
+        let ended = held.checkpointer.close(Some(held.ranks()), &wait);
         if held.checkpointer.is_closed() {
             // What is not durable now does not count, and an error has said so.
-            let _ = held.checkpointer.spool().close_as(unspool::Unflushed::Discard, &wait(limit));
+            let _ = held.checkpointer.spool().close_as(Unflushed::Discard, &wait);
         }
         Ok(ended?)
     })
 }
 
-/// Gives it back. What is not closed gives up what does not count yet, without a word.
+/// Gives it back, once; null is fine. What is not closed gives up what does not count yet, without
+/// a word.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_free(checkpointer: *mut UnspoolCheckpointer) {
     // SAFETY: the caller's duty.
@@ -479,6 +538,6 @@ pub unsafe extern "C" fn unspool_checkpointer_free(checkpointer: *mut UnspoolChe
     unsafe { free(checkpointer) };
 }
 
-fn number(step: i64) -> Result<u64, Failure> {
+pub(crate) fn number(step: i64) -> Result<u64, Failure> {
     u64::try_from(step).map_err(|_| Failure::invalid(format!("The step {step} is negative.")))
 }

@@ -5,8 +5,14 @@ use unspool::{Bound, NvComp, Spec, Zfp};
 /// The codec that `text` names.
 ///
 /// # Errors
-/// A sentence that says what to write instead.
+/// A sentence that says what to write instead, also of a bound that no array can keep.
 pub(crate) fn parse(text: &str) -> Result<Spec, String> {
+    let spec = named(text)?;
+    spec.check().map_err(|why| why.to_string())?;
+    Ok(spec)
+}
+
+fn named(text: &str) -> Result<Spec, String> {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name.trim(), Some(value.trim())),
         None => (text.trim(), None),
@@ -75,6 +81,13 @@ mod tests {
         }
         for text in ["", "lossless=1", "abs", "abs=x", "zfp", "zfp-precision=1.5", "nvcomp-lz4=1"] {
             assert!(parse(text).is_err(), "{text}");
+        }
+        for name in ["abs", "range", "rms", "psnr", "l2", "pointwise", "zfp-rate", "zfp-tolerance"]
+        {
+            for number in ["nan", "inf", "-inf"] {
+                let text = format!("{name}={number}");
+                assert!(parse(&text).is_err_and(|why| why.contains("finite")), "{text}");
+            }
         }
     }
 }

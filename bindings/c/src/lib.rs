@@ -20,6 +20,7 @@ mod info;
 mod options;
 #[path = "../../common/panics.rs"]
 mod panics;
+mod parts;
 mod schedule;
 mod spool;
 mod stats;

@@ -275,13 +275,16 @@ fn increments(value: &str) -> Result<Option<Fulls>, String> {
 }
 
 fn every(value: &str) -> Result<Every, String> {
-    let steps = value.strip_suffix("steps").map(|steps| steps.trim().parse::<u64>());
+    // A number alone is one of steps, as in Python.
+    let is_number = value.parse::<u64>().is_ok();
+    let steps = value.strip_suffix("steps").or(Some(value).filter(|_| is_number));
+    let steps = steps.map(|steps| steps.trim().parse::<u64>());
     match (value, steps) {
         ("auto", _) => Ok(Every::Auto),
         ("never", _) => Ok(Every::Never),
         (_, Some(Ok(steps))) if steps > 0 => Ok(Every::Steps(steps)),
         (_, Some(_)) => Err("write a number of steps above 0, such as 100 steps".to_owned()),
-        _ => time(value).map(Every::Time),
+        _ => duration(value).map(Every::Time),
     }
 }
 
@@ -339,7 +342,10 @@ pub unsafe extern "C" fn unspool_options_set(
         let (options, name, value) = unsafe {
             (handle_mut(options, "options")?, text(name, "name")?, text(value, "value")?)
         };
-        let wrong = |why| Failure::invalid(format!("The option {name}={value:?}: {why}."));
+        let wrong = |why: String| {
+            let why = why.trim_end_matches('.');
+            Failure::invalid(format!("The option {name}={value:?}: {why}."))
+        };
         options.set(name, value).map_err(wrong)
     })
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_double, c_int, c_void};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use unspool::gpu::{DeviceArray, Stream};
@@ -18,14 +19,24 @@ static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.pack")
 /// One history of checkpoints, with its tiers and workers.
 #[derive(Debug)]
 pub struct UnspoolSpool {
-    pub(crate) spool: Spool,
+    pub(crate) spool: Arc<Spool>,
 }
 
-/// How long a call waits: `timeout` seconds if that is above 0, else as the spool's option says.
-pub(crate) fn wait(timeout: f64) -> Wait<'static> {
-    let longest = 366.0 * 86_400.0;
-    let given = (timeout > 0.0).then(|| Duration::from_secs_f64(timeout.min(longest)));
-    Wait { timeout: given, ..Wait::default() }
+/// How long a call waits: `timeout` seconds, or as the spool's option says for 0.
+pub(crate) fn wait(timeout: f64) -> Result<Wait<'static>, Failure> {
+    Ok(Wait { timeout: longest(timeout)?, ..Wait::default() })
+}
+
+/// The longest wait that a call was given; none for 0.
+pub(crate) fn longest(timeout: f64) -> Result<Option<Duration>, Failure> {
+    let most = 366.0 * 86_400.0;
+    if timeout.is_nan() || timeout < 0.0 {
+        let why = format!(
+            "The timeout {timeout} is not a time: give seconds, or 0 for the option `timeout`."
+        );
+        return Err(Failure::invalid(why));
+    }
+    Ok((timeout > 0.0).then(|| Duration::from_secs_f64(timeout.min(most))))
 }
 
 /// Opens a spool. Close it with `unspool_close`, and give it back with `unspool_free`.
@@ -43,7 +54,7 @@ pub unsafe extern "C" fn unspool_open(
         // A place for the handle is needed before anything is opened.
         // SAFETY: as above.
         unsafe { give(spool, std::ptr::null_mut(), "spool") }?;
-        let opened = Box::new(UnspoolSpool { spool: opened(options, None)? });
+        let opened = Box::new(UnspoolSpool { spool: Arc::new(opened(options, None)?) });
         // SAFETY: as above.
         unsafe { give(spool, Box::into_raw(opened), "spool") }
     })
@@ -258,7 +269,7 @@ pub unsafe extern "C" fn unspool_discard(spool: *const UnspoolSpool, version: i6
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_flush(spool: *const UnspoolSpool, timeout: c_double) -> c_int {
     // SAFETY: the caller's duty.
-    call(|| Ok(unsafe { handle(spool, "spool") }?.spool.flush(&wait(timeout))?))
+    call(|| Ok(unsafe { handle(spool, "spool") }?.spool.flush(&wait(timeout)?)?))
 }
 
 /// Writes the versions that can be restored, in ascending order, to `versions`, which has room for
@@ -341,7 +352,7 @@ pub unsafe extern "C" fn unspool_close(
         // SAFETY: the caller's duty.
         let spool = unsafe { handle(spool, "spool") }?;
         let unflushed = if discard_unflushed == 0 { Unflushed::Keep } else { Unflushed::Discard };
-        Ok(spool.spool.close_as(unflushed, &wait(timeout))?)
+        Ok(spool.spool.close_as(unflushed, &wait(timeout)?)?)
     })
 }
 

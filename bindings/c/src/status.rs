@@ -149,7 +149,7 @@ pub extern "C" fn unspool_abi() -> c_int {
 
 /// The version of the interface that this header is for. It is raised when programs have to be
 /// compiled again.
-pub const UNSPOOL_ABI: c_int = 1;
+pub const UNSPOOL_ABI: c_int = 2;
 
 /// The version of the library, such as "0.1.0".
 #[unsafe(no_mangle)]

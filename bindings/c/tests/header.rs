@@ -11,8 +11,17 @@ fn generated() -> String {
     let config =
         cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("a file of settings");
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for name in ["status", "array", "options", "spool", "checkpointer", "info", "stats", "schedule"]
-    {
+    for name in [
+        "status",
+        "array",
+        "options",
+        "spool",
+        "checkpointer",
+        "parts",
+        "info",
+        "stats",
+        "schedule",
+    ] {
         builder = builder.with_src(root.join("src").join(name).with_extension("rs"));
     }
     let mut bytes = Vec::new();

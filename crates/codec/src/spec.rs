@@ -152,7 +152,7 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Spec::Raw => "no codec",
-            Spec::Auto => "codec=\"auto\"",
+            Spec::Auto => "the automatic codec",
             Spec::Lossless => "the lossless codec",
             Spec::Bounded(_) => "a bound on the error",
             Spec::Zfp(_) => "zfp",

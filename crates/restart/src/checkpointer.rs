@@ -128,6 +128,9 @@ struct Mending {
     again: Option<u64>,
 }
 
+/// The most ranks of a run. Every rank hears from all of them.
+const MOST_RANKS: u32 = 1 << 24;
+
 /// First byte of what a rank says when it could not restore a step and asks the rank that keeps a
 /// copy of its part. 0: it has restored it; 1: it could not; 2: it refused.
 const ASKS: u8 = 3;
@@ -185,13 +188,14 @@ impl Checkpointer {
     ///
     /// # Errors
     /// What `make` returned; `Io`; `Invalid` when another number of ranks has left checkpoints
-    /// there; `Timeout` when ranks do not answer; the error of another rank.
+    /// there, or there is no such rank; `Timeout` when ranks do not answer; the error of another rank.
     pub fn open<E: From<Error> + fmt::Display>(
         settings: Settings,
         ranks: &dyn Ranks,
         make: impl FnOnce(Option<&Path>) -> Result<Arc<Spool>, E>,
     ) -> Result<Checkpointer, E> {
         let (rank, size) = (ranks.rank(), ranks.size());
+        check_ranks(rank, size)?;
         let exchanges = Exchanges::default();
         let opened = open_part(&settings, rank, size, make);
         let said = match &opened {
@@ -309,6 +313,7 @@ impl Checkpointer {
     /// # Errors
     /// `Timeout` when ranks do not answer.
     pub fn due(&self, step: u64, ranks: &dyn Ranks) -> Result<bool, Error> {
+        self.check_open()?;
         let (stop, costs) = (self.asked_to_stop(), self.committer.costs());
         let look = lock(&self.pace).look(step, self.now(), stop, costs);
         let mine = match look {
@@ -336,6 +341,7 @@ impl Checkpointer {
         ranks: &dyn Ranks,
         wait: &Wait<'_>,
     ) -> Result<(), Error> {
+        self.check_open()?;
         let standing = lock(&self.life).standing;
         check_step(step, standing, &self.settings.path)?;
         check_values(&values)?;
@@ -432,6 +438,7 @@ impl Checkpointer {
         ranks: &dyn Ranks,
         wait: &Wait<'_>,
     ) -> Result<Option<u64>, Error> {
+        self.check_open()?;
         self.committer.settle(wait)?;
         let agreed = self.agree(Call::Latest, &self.said(), ranks)?;
         let mut life = lock(&self.life);
@@ -499,6 +506,7 @@ impl Checkpointer {
     /// # Errors
     /// `Unknown`, `Io`, `Timeout`, `Interrupted`.
     pub fn values(&self, step: u64, wait: &Wait<'_>) -> Result<String, Error> {
+        self.check_open()?;
         self.arrived(step, wait)?;
         let found = self.folder.manifests()?.whole.into_iter().find(|one| one.step == step);
         found.map(|manifest| manifest.values).ok_or_else(|| {
@@ -510,8 +518,9 @@ impl Checkpointer {
     /// Waits until everything that was saved is durable on this rank.
     ///
     /// # Errors
-    /// Why something is not; `Timeout`, `Interrupted`.
+    /// Why something is not; `Timeout`, `Interrupted`, `Closed`.
     pub fn flush(&self, wait: &Wait<'_>) -> Result<(), Error> {
+        self.check_open()?;
         self.committer.retry();
         self.committer.settle(wait)?;
         self.take_failure().map_or(Ok(()), Err)
@@ -525,8 +534,10 @@ impl Checkpointer {
     /// # Errors
     /// Why something does not count: this is still open then, and another call tries again without
     /// asking the ranks. `Timeout` and `Interrupted`. When ranks do not answer, or the newest
-    /// checkpoint did not get to the remote place, it has ended all the same.
+    /// checkpoint did not get to the remote place, it has ended all the same. `Closed` when it had
+    /// ended before.
     pub fn close(&self, ranks: Option<&dyn Ranks>, wait: &Wait<'_>) -> Result<(), Error> {
+        self.check_open()?;
         self.committer.retry();
         self.committer.settle(wait)?;
         let failure = self.committer.take_failure();
@@ -552,6 +563,14 @@ impl Checkpointer {
         self.level.as_ref().map_or(Ok(()), |level| level.copier.end(wait))?;
         self.close_own(wait);
         agreed.and(copied)
+    }
+
+    /// Refuses a call after the end.
+    fn check_open(&self) -> Result<(), Error> {
+        match self.is_closed() {
+            true => Err(Error::new(ErrorKind::Closed, "The checkpointer is closed.")),
+            false => Ok(()),
+        }
     }
 
     /// Whether it has ended, by [`close`](Self::close).
@@ -649,8 +668,8 @@ fn open_part<E: From<Error>>(
     if let Some(other) = others.first() {
         let message = format!(
             "{} has checkpoints of {other} ranks, and this run has {size}. Start it with {other} \
-             ranks, read all parts by `Checkpointer.parts` and save them anew elsewhere, or choose \
-             another folder.",
+             ranks, or choose another folder, where the parts of that one can be saved anew: \
+             `Checkpointer.parts` reads them in Python, `unspool_parts_find` in C.",
             settings.path.display()
         );
         return Err(Error::new(ErrorKind::Invalid, message).into());
@@ -728,6 +747,17 @@ fn nonsense() -> Error {
     let message = "A rank said what this version does not understand: use the same Unspool on all \
                    ranks.";
     Error::new(ErrorKind::Invalid, message)
+}
+
+fn check_ranks(rank: u32, size: u32) -> Result<(), Error> {
+    if rank < size && size <= MOST_RANKS {
+        return Ok(());
+    }
+    let message = format!(
+        "There is no rank {rank} of {size}: give one below the number of ranks, which is at most \
+         {MOST_RANKS}."
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 fn check_step(step: u64, standing: Standing, path: &Path) -> Result<(), Error> {

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use unspool::{Error, ErrorKind};
+use unspool::{DiskMode, DiskSettings, Error, ErrorKind, Settings, Spool, Wait};
 use unspool_remote::{Options, Remote};
 
 use crate::agreement::Part;
+use crate::chain;
 use crate::folder::{self, Folder};
 use crate::manifest::Manifest;
 use crate::names;
@@ -21,6 +22,23 @@ pub struct FoundPart {
     pub data: PathBuf,
     /// What its manifest says.
     pub manifest: Manifest,
+}
+
+impl FoundPart {
+    /// A spool for reading that has the arrays, whole, under the step as version; one in main
+    /// memory where the part is stored as an increment.
+    ///
+    /// # Errors
+    /// `Unknown` when it was deleted meanwhile; `Corrupt`, `Lost`; those of [`Spool::open`].
+    pub fn open(&self) -> Result<Arc<Spool>, Error> {
+        let disk = DiskSettings { mode: DiskMode::ReadOnly, ..DiskSettings::new(&self.data) };
+        let spool = Spool::open(Settings { disk: Some(disk), ..Settings::default() })?;
+        let step = self.manifest.step as i64;
+        match chain::builds_on_another(&spool, step)? {
+            true => chain::reader(&spool, step, &Wait::default()),
+            false => Ok(Arc::new(spool)),
+        }
+    }
 }
 
 /// One checkpoint, as a list of a folder shows it.

@@ -4,7 +4,9 @@ program arrays
   use unspool
   implicit none
 
+  if (command_argument_count() > 0) call ends()
   call ranks()
+  call parts()
   call refusals()
   print '(a)', "arrays: all right"
 
@@ -34,6 +36,41 @@ contains
     if (.not. spool%contains(5_int64) .or. spool%contains(6_int64)) error stop "other contents"
     if (spool%stat("saves") /= 1) error stop "another number of saves"
     call spool%close(timeout=10.0_real64)
+    call options%free()
+  end subroutine
+
+  !> An error without `stat`.
+  subroutine ends()
+    type(unspool_options) :: options
+    call options%set("host", "a lot")
+  end subroutine
+
+  !> What a run has saved is read by another program.
+  subroutine parts()
+    type(unspool_options) :: options
+    type(unspool_checkpointer) :: run
+    type(unspool_parts) :: all
+    type(unspool_spool) :: part
+    real(real64), target :: u(4) = 3, w(4)
+    integer(int64) :: step
+    integer :: ranks, stat
+    call options%set("on", "cpu")
+    call options%set("host", "1MiB")
+    call run%open("run", options)
+    call run%save(5_int64, [array("u", u)], values="five")
+    if (run%latest() /= 5) error stop "it was not waited for"
+    call run%close()
+    step = 7
+    call all%find("run", step, ranks, stat)
+    if (stat /= unspool_unknown) error stop "a step was found that is not there"
+    step = -1
+    call all%find("run", step, ranks)
+    if (step /= 5 .or. ranks /= 1 .or. all%values(0) /= "five") error stop "other parts"
+    call all%open(0, part)
+    call part%restore(step, [array("u", w)])
+    if (any(w /= u)) error stop "other values of a part"
+    call part%close()
+    call all%free()
     call options%free()
   end subroutine
 

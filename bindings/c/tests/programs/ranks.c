@@ -1,6 +1,7 @@
 /* A checkpointer over four ranks that are processes with sockets between them: restart after one
    was killed, what is refused, and a rank that does not answer. */
 
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -116,18 +117,35 @@ static unspool_options *options(const char *timeout) {
     OK(unspool_options_set(made, "on", "cpu"));
     OK(unspool_options_set(made, "host", "1MiB"));
     OK(unspool_options_set(made, "codec", "lossless"));
-    OK(unspool_options_set(made, "every", "5 steps"));
+    OK(unspool_options_set(made, "every", "5"));
     OK(unspool_options_set(made, "timeout", timeout));
     return made;
 }
 
 static int open_in(const char *path, wires *mine, const char *timeout,
                    unspool_checkpointer **checkpointer) {
-    const unspool_ranks ranks = {mine, (uint32_t)mine->rank, (uint32_t)mine->size, all_gather};
+    const unspool_ranks ranks = {mine, (uint32_t)mine->rank, (uint32_t)mine->size, all_gather, NULL};
     unspool_options *given = options(timeout);
     const int code = unspool_checkpointer_open(path, given, &ranks, checkpointer);
     unspool_options_free(given);
     return code;
+}
+
+/* Every call after the end says so at once. */
+static void is_closed(unspool_checkpointer *checkpointer, const unspool_array *state) {
+    int64_t step = 0;
+    size_t length = 0;
+    int due = 0;
+    CHECK(unspool_checkpointer_close(checkpointer, 0) == UNSPOOL_CLOSED);
+    CHECK(strstr(unspool_last_error(), "closed") != NULL);
+    CHECK(unspool_checkpointer_flush(checkpointer, 0) == UNSPOOL_CLOSED);
+    CHECK(unspool_checkpointer_due(checkpointer, STEPS + 1, &due) == UNSPOOL_CLOSED);
+    CHECK(unspool_checkpointer_latest(checkpointer, &step) == UNSPOOL_CLOSED);
+    CHECK(unspool_checkpointer_values(checkpointer, STEPS, NULL, 0, &length) == UNSPOOL_CLOSED);
+    CHECK(unspool_checkpointer_restore(checkpointer, state, 1, NULL, &step) == UNSPOOL_CLOSED);
+    CHECK(unspool_checkpointer_save(checkpointer, STEPS + 1, state, 1, NULL, NULL) ==
+          UNSPOOL_CLOSED);
+    unspool_checkpointer_free(NULL);
 }
 
 /* Runs to the end, or to where a rank is killed; the state says where it was. */
@@ -176,7 +194,10 @@ static void run(const char *path, wires *mine, int64_t killed_at, int64_t expect
     }
     CHECK(unspool_checkpointer_save(checkpointer, STEPS, &state, 1, NULL, NULL) ==
           UNSPOOL_INVALID);
+    CHECK(unspool_checkpointer_close(checkpointer, -1) == UNSPOOL_INVALID);
+    CHECK(unspool_checkpointer_flush(checkpointer, NAN) == UNSPOOL_INVALID);
     OK(unspool_checkpointer_close(checkpointer, 20));
+    is_closed(checkpointer, &state);
     unspool_checkpointer_free(checkpointer);
 }
 
@@ -184,6 +205,58 @@ static void wrong_number(const char *path, wires *mine) {
     unspool_checkpointer *checkpointer = NULL;
     CHECK(open_in(path, mine, "20s", &checkpointer) != UNSPOOL_OK && checkpointer == NULL);
     CHECK(strstr(unspool_last_error(), "4 ranks") != NULL);
+}
+
+/* One process reads what all ranks have saved. */
+static void read_parts(const char *path) {
+    static double u[CELLS];
+    const int64_t shape = CELLS;
+    const unspool_array state = {"u", u, UNSPOOL_FLOAT64, 1, &shape};
+    unspool_parts *parts = NULL;
+    int64_t step = 7;
+    uint32_t ranks = 0;
+    CHECK(unspool_parts_find(path, &step, &ranks, &parts) == UNSPOOL_UNKNOWN && parts == NULL);
+    step = -1;
+    OK(unspool_parts_find(path, &step, &ranks, &parts));
+    CHECK(step == STEPS && ranks == SIZE);
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        unspool_spool *part = NULL;
+        unspool_info *info = NULL;
+        char text[32];
+        size_t length = 0;
+        OK(unspool_parts_open(parts, rank, &part));
+        OK(unspool_describe(part, step, &info));
+        CHECK(unspool_info_count(info) == 1);
+        unspool_info_free(info);
+        OK(unspool_restore(part, step, &state, 1, NULL));
+        CHECK(u[7] == (double)(7 * STEPS + (int)rank));
+        CHECK(unspool_save(part, 1, &state, 1, NULL) != UNSPOOL_OK);
+        unspool_free(part);
+        OK(unspool_parts_values(parts, rank, text, sizeof text, &length));
+        CHECK(strcmp(text, "60") == 0 && length == 2);
+    }
+    unspool_spool *none = NULL;
+    CHECK(unspool_parts_open(parts, ranks, &none) == UNSPOOL_INVALID && none == NULL);
+    unspool_parts_free(parts);
+}
+
+/* Options and ranks that make no sense are refused, and nothing is opened. */
+static void refusals(const char *path) {
+    const char *const wrong[][2] = {{"every", "1.5"},   {"every", "0"},        {"every", "nan"},
+                                    {"every", "100 h 5"}, {"partner", "2.5"},  {"timeout", "nan"},
+                                    {"limit", "nan"},   {"codec", "abs=nan"},  {"codec.u", "psnr=nan"}};
+    wires alone = {0, 1, {0}};
+    unspool_checkpointer *checkpointer = NULL;
+    unspool_options *given = options("1s");
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        CHECK(unspool_options_set(given, wrong[i][0], wrong[i][1]) == UNSPOOL_INVALID);
+    }
+    const unspool_ranks many = {&alone, 0, UINT32_MAX, all_gather, NULL};
+    CHECK(unspool_checkpointer_open(path, given, &many, &checkpointer) == UNSPOOL_INVALID);
+    const unspool_ranks none = {&alone, 0, 0, all_gather, NULL};
+    CHECK(unspool_checkpointer_open(path, given, &none, &checkpointer) == UNSPOOL_INVALID);
+    CHECK(checkpointer == NULL && access(path, F_OK) != 0);
+    unspool_options_free(given);
 }
 
 /* Rank 2 opens and then does nothing more. */
@@ -246,7 +319,10 @@ int main(int argc, char **argv) {
     CHECK(in_processes(FIRST, SIZE, argv[1]) == 0);
     CHECK(in_processes(SECOND, SIZE, argv[1]) == SIZE);
     CHECK(in_processes(WRONG_NUMBER, 3, argv[1]) == 3);
+    read_parts(argv[1]);
     char other[4096];
+    snprintf(other, sizeof other, "%s-refused", argv[1]);
+    refusals(other);
     snprintf(other, sizeof other, "%s-silent", argv[1]);
     CHECK(in_processes(SILENT, SIZE, other) == SIZE);
     puts("ranks: all right");

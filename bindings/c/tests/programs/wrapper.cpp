@@ -88,6 +88,13 @@ void a_run_goes_on(const std::string &path) {
     CHECK(run.values(26) == std::string(5000, 'x') && run.notes().empty());
     CHECK(code_of([&] { run.values(7); }) == UNSPOOL_UNKNOWN);
     run.close();
+    CHECK(code_of([&] { run.close(); }) == UNSPOOL_CLOSED);
+    const unspool::parts parts(path);
+    CHECK(parts.step() == 26 && parts.ranks() == 1 && parts.values(0) == std::string(5000, 'x'));
+    u = values(0);
+    parts.open(0).restore(parts.step(), {unspool::array(u, "u")});
+    CHECK(u == values(25));
+    CHECK(code_of([&] { unspool::parts(path, 7); }) == UNSPOOL_UNKNOWN);
 }
 
 } // namespace
@@ -109,6 +116,10 @@ int main(int argc, char **argv) {
     CHECK(code_of([&] { spool.restore(0, {unspool::array(&flags[0][0], {3, 2}, "flags")}); }) ==
           UNSPOOL_INVALID);
     CHECK(code_of([] { unspool::options({{"device", "much"}}); }) == UNSPOOL_INVALID);
+    const auto kept = z;
+    const std::complex<double> *const data = kept.data();
+    CHECK(code_of([&] { spool.restore(0, {unspool::array(kept, "z")}); }) == UNSPOOL_INVALID);
+    CHECK(code_of([&] { spool.restore(0, {unspool::array(data, {3}, "z")}); }) == UNSPOOL_INVALID);
     spool.expect({0, 0});
     threads_share_a_spool(spool);
     CHECK(spool.versions().size() == 101 && spool.contains(104) && !spool.contains(99));

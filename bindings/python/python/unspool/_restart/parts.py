@@ -26,7 +26,7 @@ class CheckpointPart(Mapping[str, Any]):
         step: the step of the checkpoint.
         rank: the rank that saved this part.
         ranks: the number of ranks that have a part.
-        small: the small values.
+        small: the small values; the text of a program in C, C++ or Fortran is under `values`.
     """
 
     def __init__(self, rank: int, ranks: int, step: int, text: str, data: str) -> None:
