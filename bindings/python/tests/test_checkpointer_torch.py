@@ -56,15 +56,16 @@ def restore_both(path: Path) -> None:
 
 
 def hang(path: Path) -> None:
-    checkpoints = opened(path, timeout=2.0 if torch.distributed.get_rank() == 0 else 30.0)
+    checkpoints, rank = opened(path, timeout=3.0), torch.distributed.get_rank()
     checkpoints.save(1, u=np.ones(3))
-    if torch.distributed.get_rank() == 1:
-        while not path.with_suffix(".done").exists():
-            time.sleep(0.01)
-        return
-    with pytest.raises(errors.StorageError, match=r"could not talk.*saves step 2.*[Rr]anks? 1"):
-        checkpoints.save(2, u=np.ones(3))
-    path.with_suffix(".done").touch()
+    done = [path.with_suffix(f".done-{other}") for other in (0, 2)]
+    if rank != 1:
+        with pytest.raises(errors.WaitTimeoutError, match=r"rank 1 has not.* saves step 2"):
+            checkpoints.save(2, u=np.ones(3))
+        path.with_suffix(f".done-{rank}").touch()
+    # Until both were told.
+    while not all(one.exists() for one in done):
+        time.sleep(0.01)
 
 
 def test_processes_of_a_group_agree_on_what_counts(tmp_path: Path) -> None:
@@ -74,5 +75,5 @@ def test_processes_of_a_group_agree_on_what_counts(tmp_path: Path) -> None:
     assert start(2, restore_both, tmp_path / "run") == [0, 0]
 
 
-def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    assert start(2, hang, tmp_path / "run") == [0, 0]
+def test_a_process_that_does_not_answer_is_named_by_all_others(tmp_path: Path) -> None:
+    assert start(3, hang, tmp_path / "run") == [0, 0, 0]

@@ -8,8 +8,10 @@ another one, frames for partners do not go to all.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -92,23 +94,58 @@ class Mpi:
 
 
 class Torch:
-    """The ranks of a process group of PyTorch, of which it makes one of its own, with Gloo."""
+    """The ranks of a process group of PyTorch, of which it makes two of its own, with Gloo: on the
+    second one rank 0 tells the others who is missing.
+    """
 
     def __init__(self, given: Any, seconds: float) -> None:
         self._distributed = sys.modules["torch.distributed"]
         members = self._distributed.get_process_group_ranks(given)
         self.rank = self._distributed.get_rank(given)
         self.size = self._distributed.get_world_size(given)
-        self._group = self._distributed.new_group(
-            members, timeout=timedelta(seconds=seconds), backend="gloo"
+        self._members = members
+        self._group, self._roll = (
+            self._distributed.new_group(members, timeout=timedelta(seconds=limit), backend="gloo")
+            for limit in (seconds, seconds + _GRACE)
         )
 
     def all_gather(self, message: bytes, seconds: float) -> list[bytes | None]:
-        """What each rank gave. A rank that does not answer is named by PyTorch's own error."""
-        self._distributed.monitored_barrier(self._group, timeout=timedelta(seconds=seconds))
+        """What each rank gave; None for those that did not come to the barrier before."""
+        limit = timedelta(seconds=seconds)
+        try:
+            self._distributed.monitored_barrier(self._group, limit, wait_all_ranks=True)
+        except RuntimeError as why:
+            missing = self._missing(str(why))
+            return [None if rank in missing else message for rank in range(self.size)]
         everything: list[bytes | None] = [None] * self.size
         self._distributed.all_gather_object(everything, message, self._group)
         return everything
+
+    def _missing(self, why: str) -> set[int]:
+        """The ranks that rank 0 has missed, as PyTorch says to it alone; rank 0 where it says
+        nothing.
+
+        Raises:
+            RuntimeError: PyTorch says something else.
+        """
+        flags = sys.modules["torch"].zeros(self.size, dtype=sys.modules["torch"].uint8)
+        limit = timedelta(seconds=_GRACE)
+        if self.rank == 0:
+            named = re.search(r"Ranks? ([\d, ]+) failed to pass", why)
+            if named is None:
+                raise RuntimeError(why)
+            flags[[int(rank) for rank in named[1].split(",")]] = 1
+            there = [self._members[rank] for rank in range(1, self.size) if not flags[rank]]
+            sent = [self._distributed.isend(flags, to, group=self._roll) for to in there]
+            for one in sent:
+                with suppress(RuntimeError):
+                    one.wait(limit)
+        else:
+            try:
+                self._distributed.irecv(flags, self._members[0], group=self._roll).wait(limit)
+            except RuntimeError:
+                flags[0] = 1
+        return {rank for rank in range(self.size) if flags[rank]}
 
 
 class _Nap:
