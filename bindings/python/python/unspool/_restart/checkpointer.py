@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -55,6 +56,9 @@ class Checkpointer:
                 advance(u)
                 checkpoints.step(step, u=u, time=step * dt)
 
+    A Checkpointer that was not closed is closed when nothing refers to it any more, and at the end
+    of the program. Other ranks are not asked then, and what went wrong is a `RuntimeWarning`.
+
     Its methods are called by one thread. With `ranks`, all ranks make the same calls in the same
     order; no wait for another rank lasts longer than `timeout`, and the error names the rank.
 
@@ -72,7 +76,10 @@ class Checkpointer:
         ranks: None, a communicator of mpi4py, a process group of PyTorch, `"torch"` for its default
             one, or an object with `rank`, `size` and `all_gather(message, seconds)`.
         limit: the time after which the run is asked to stop, such as `"23h50min"`.
-        signals: the signals that ask the run to stop.
+        signals: the signals that ask the run to stop, by name. Handlers that were there before are
+            called too, and come back at `close`. Only the main thread can install handlers: a
+            Checkpointer that is opened in another one hears of signals while one of the main thread
+            with the same signals is open.
         mtbf: the mean time between two failures of the job, for `"auto"`. Without it, five years
             divided by the number of ranks, and at most a day.
         share: the largest share of the run time for which saves may make the job wait, for
@@ -106,6 +113,9 @@ class Checkpointer:
         WaitTimeoutError: another rank did not answer.
     """
 
+    # What `__del__` finds where the opening has failed.
+    _open, _process = False, -1
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -132,8 +142,7 @@ class Checkpointer:
             raise OptionError(f"keep={keep!r}: write how many checkpoints stay, at least 1.")
         if on_error not in ("raise", "warn"):
             raise OptionError(f'on_error={on_error!r}: write "raise" or "warn".')
-        names = (signals,) if isinstance(signals, str) else tuple(signals)
-        self._signals = Signals(names)
+        self._signals = Signals(signals)
         opened: list[Spool] = []
 
         def make(data: Path | None) -> Spool:
@@ -149,7 +158,7 @@ class Checkpointer:
                 make,
                 every=every,
                 keep=keep,
-                stops=bool(names),
+                stops=bool(self._signals),
                 limit=limit,
                 mtbf=mtbf,
                 share=share,
@@ -168,8 +177,9 @@ class Checkpointer:
         self._restored: int | None = None
         self._open, self._process = True, os.getpid()
         self._signals.install(self._core.stop)
-        # It is finished while the interpreter still works; until then it stays.
-        atexit.register(self._last)
+        # It is finished while the interpreter still works, if it is still there then.
+        self._at_exit = _last_of(weakref.ref(self))
+        atexit.register(self._at_exit)
         for text in self._core.warnings:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
@@ -501,16 +511,29 @@ class Checkpointer:
 
     def _finish(self) -> None:
         self._signals.restore()
-        atexit.unregister(self._last)
+        atexit.unregister(self._at_exit)
         self._open = False
 
+    def __del__(self) -> None:
+        self._last()
+
     def _last(self) -> None:
-        """Ends when the interpreter does."""
+        """Ends when the interpreter does, or when nobody has it any more."""
         try:
             self._end(agree=False, timeout=None)
         except Error as why:
             warnings.warn(str(why), RuntimeWarning, stacklevel=2)
             self._give_up()
+
+
+def _last_of(checkpointer: weakref.ref[Checkpointer]) -> Callable[[], None]:
+    """What ends a Checkpointer that is still there."""
+
+    def last() -> None:
+        if (still := checkpointer()) is not None:
+            still._last()
+
+    return last
 
 
 def _step(step: Any) -> int:
