@@ -31,6 +31,9 @@ arguments! {
     donate "donate": bool, "True or False";
     start "start": bool, "True or False";
     timeout "timeout": f64, "a number of seconds";
+    maybe_timeout "timeout": Option<f64>, "a number of seconds";
+    share "share": f64, "a number such as 0.05";
+    maybe_step "step": Option<u64>, "a step: a whole number that is not negative";
     on "on": &'a str, "a name such as \"cuda:0\"";
     to "to": &'a str, "the name of a library";
     device "device": Option<&'a str>, "a name such as \"cuda:0\"";

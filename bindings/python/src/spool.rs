@@ -611,7 +611,11 @@ impl Spool {
     ///     CapacityError, StorageError, WaitTimeoutError, ClosedError.
     ///     OptionError: `timeout` makes no sense.
     #[pyo3(signature = (*, timeout=None))]
-    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn flush(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = given::maybe_timeout)] timeout: Option<f64>,
+    ) -> PyResult<()> {
         let timeout = timeout.map(|seconds| options::timeout(py, seconds)).transpose()?;
         guarded(py, || waiting_for(py, None, timeout, |wait| self.front.flush(wait)))
     }
@@ -692,7 +696,11 @@ impl Spool {
     ///     OptionError: `timeout` makes no sense.
     ///     ClosedError.
     #[pyo3(signature = (*, timeout=None, discard_unflushed=false))]
-    fn close(slf: &Bound<'_, Self>, timeout: Option<f64>, discard_unflushed: bool) -> PyResult<()> {
+    fn close(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = given::maybe_timeout)] timeout: Option<f64>,
+        discard_unflushed: bool,
+    ) -> PyResult<()> {
         let timeout = timeout.map(|seconds| options::timeout(slf.py(), seconds)).transpose()?;
         match discard_unflushed {
             true => closing::close_and_discard(slf, timeout),

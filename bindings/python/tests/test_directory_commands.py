@@ -257,7 +257,7 @@ def test_a_directory_in_use_is_read_and_not_cleaned(
         spool.flush()
         assert unspool_command(capsys, "verify", tmp_path)[0] == 0
         code, _, err = unspool_command(capsys, "clean", tmp_path, "--discard", "0")
-        assert code == 1 and f"in use by process {os.getpid()}" in err
+        assert code == 1 and f"in use by this process, process {os.getpid()}" in err
     assert len(list(tmp_path.glob("frame-*"))) == 1
 
 

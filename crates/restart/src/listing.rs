@@ -168,7 +168,8 @@ pub fn list_remote(place: &str) -> Result<(Vec<Listed>, Vec<String>), Error> {
 fn increment(manifests: &[Manifest]) -> Option<(u64, BTreeSet<u64>)> {
     let all = || manifests.iter().filter_map(|one| one.increment);
     let parents: BTreeSet<u64> = all().map(|one| one.parent).collect();
-    (!parents.is_empty()).then(|| (all().map(|one| one.bytes).sum(), parents))
+    let bytes = || all().map(|one| one.bytes).fold(0, u64::saturating_add);
+    (!parents.is_empty()).then(|| (bytes(), parents))
 }
 
 /// The checkpoints that these manifests are of.
@@ -184,7 +185,7 @@ fn listed(manifests: impl IntoIterator<Item = Manifest>) -> Vec<Listed> {
             part,
             ranks,
             has: manifests().map(|one| one.rank).collect(),
-            bytes: manifests().map(|one| one.bytes).sum(),
+            bytes: manifests().map(|one| one.bytes).fold(0, u64::saturating_add),
             increment: increment(&found),
             milliseconds: manifests().map(|one| one.milliseconds).max().unwrap_or(0),
             written: manifests().map(|one| one.written).max().unwrap_or(0),

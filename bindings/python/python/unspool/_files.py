@@ -10,9 +10,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Format", "whole", "write_json"]
+from .errors import OptionError, StorageError
+
+__all__ = ["AnyPath", "Format", "absolute", "whole", "write_json"]
+
+#: A path as Python takes it.
+AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 T = TypeVar("T")
+
+
+def absolute(path: AnyPath, option: str) -> Path:
+    """The path that is meant now, whatever the working directory becomes.
+
+    Raises:
+        OptionError: it is not a path; `option` is what it was given for.
+        StorageError: it is relative, and the working directory is gone.
+    """
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        text = ""
+    if not text or "\0" in text:
+        raise OptionError(f"{option}={path!r:.60}: write a path.")
+    try:
+        # Links are left as they are, so that `..` after one leads where the system goes.
+        return Path(text).absolute()
+    except OSError as why:
+        raise StorageError(f"{option}={text!r}: the working directory cannot be had: {why}.") from why
 
 
 @contextmanager

@@ -29,11 +29,11 @@ pub(super) fn read(
     let one = |name: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
         Ok(given.get_item(name)?.filter(|value| !value.is_none()))
     };
-    options.chunk = one("chunk")?.map(|value| value.extract()).transpose()?;
-    options.threads = one("threads")?.map(|value| value.extract()).transpose()?;
-    options.host = one("host")?.map(|value| value.extract()).transpose()?;
+    options.chunk = one("chunk")?.map(|value| typed("chunk", &value)).transpose()?;
+    options.threads = one("threads")?.map(|value| typed("threads", &value)).transpose()?;
+    options.host = one("host")?.map(|value| typed("host", &value)).transpose()?;
     if let Some(only) = one("user_mode_only")? {
-        options.user_mode_only = only.extract()?;
+        options.user_mode_only = typed("user_mode_only", &only)?;
     }
     options.coding = match given.get_item("codec")? {
         Some(codec) => coding(&codec)?,
@@ -45,6 +45,18 @@ pub(super) fn read(
         opened.map_err(|why| raised(py, &why))?;
     }
     Ok(options)
+}
+
+/// An option of one simple type.
+fn typed<'a, 'py, T: FromPyObject<'a, 'py>>(
+    name: &str,
+    value: &'a Bound<'py, PyAny>,
+) -> PyResult<T> {
+    value.extract().map_err(|_| {
+        let shown = value.repr().map_or_else(|_| "this".to_owned(), |repr| repr.to_string());
+        let text = format!("paged({name}=...): {shown:.60} makes no sense here.");
+        error(value.py(), Class::Option, text)
+    })
 }
 
 /// What `codec=` says.

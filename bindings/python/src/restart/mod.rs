@@ -19,6 +19,7 @@ use unspool_restart::{
 
 use self::ranks::PyRanks;
 use crate::errors::from_spool;
+use crate::given;
 use crate::panics::guarded;
 use crate::spool::Spool;
 use crate::waiting::{detached, waiting_for};
@@ -77,8 +78,8 @@ impl RestartCore {
         stops: bool,
         limit: Option<&Bound<'_, PyAny>>,
         mtbf: Option<&Bound<'_, PyAny>>,
-        share: f64,
-        timeout: f64,
+        #[pyo3(from_py_with = given::share)] share: f64,
+        #[pyo3(from_py_with = given::timeout)] timeout: f64,
         remote: Option<String>,
         remote_every: &Bound<'_, PyAny>,
         partner: Option<&Bound<'_, PyAny>>,
@@ -234,14 +235,23 @@ impl RestartCore {
     }
 
     #[pyo3(signature = (timeout=None))]
-    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    fn flush(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = given::maybe_timeout)] timeout: Option<f64>,
+    ) -> PyResult<()> {
         let timeout = timeout.map(|seconds| crate::options::timeout(py, seconds)).transpose()?;
         self.talking(py, timeout, |wait| self.checkpointer.flush(wait))
     }
 
     /// `agree`: whether all ranks close, so that they can agree on what is there.
     #[pyo3(signature = (agree, timeout=None))]
-    fn close(&self, py: Python<'_>, agree: bool, timeout: Option<f64>) -> PyResult<()> {
+    fn close(
+        &self,
+        py: Python<'_>,
+        agree: bool,
+        #[pyo3(from_py_with = given::maybe_timeout)] timeout: Option<f64>,
+    ) -> PyResult<()> {
         let timeout = timeout.map(|seconds| crate::options::timeout(py, seconds)).transpose()?;
         let ranks = agree.then_some(&self.ranks as &(dyn unspool_restart::Ranks + Sync));
         self.talking(py, timeout, |wait| {
@@ -268,7 +278,11 @@ impl RestartCore {
     /// All parts of a checkpoint: rank, number of ranks, step, values, and the directory of arrays.
     #[staticmethod]
     #[pyo3(signature = (path, step=None))]
-    fn found(py: Python<'_>, path: PathBuf, step: Option<u64>) -> PyResult<Vec<FoundWord>> {
+    fn found(
+        py: Python<'_>,
+        path: PathBuf,
+        #[pyo3(from_py_with = given::maybe_step)] step: Option<u64>,
+    ) -> PyResult<Vec<FoundWord>> {
         guarded(py, || {
             let found = detached(py, None, || find(&path, step))?;
             let word = |part: unspool_restart::FoundPart| {

@@ -179,14 +179,21 @@ fn no_locks(cause: &io::Error) -> String {
 }
 
 fn in_use(dir: &Path, lock: &mut File) -> TierError {
-    let owner = match owner(lock) {
-        Ok(Owner::Process(process)) => process,
-        _ => "another process".to_owned(),
+    let own = format!("process {}", std::process::id());
+    let (owner, other) = match owner(lock) {
+        Ok(Owner::Process(process)) if process == own => {
+            (format!("this process, {own}, itself"), "what has it open here and was not closed")
+        }
+        Ok(Owner::Process(process)) => (process, "what has it open there"),
+        _ => ("another process".to_owned(), "what has it open there"),
     };
     let reason = format!("the directory is in use by {owner}");
-    TierError::new(Failure::Permanent, "open", dir.display().to_string(), reason).with_advice(
-        "Close the other spool first, choose another directory, or open this one for reading.",
-    )
+    let advice = format!(
+        "Close {other}, such as a spool or a checkpointer, choose another directory, or open this \
+         one for reading."
+    );
+    TierError::new(Failure::Permanent, "open", dir.display().to_string(), reason)
+        .with_advice(advice)
 }
 
 /// Writes into the lock file who holds it: for people, and as proof of whose it is.

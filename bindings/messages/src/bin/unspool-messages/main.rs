@@ -56,7 +56,7 @@ fn merge(merging: &Merging) -> Result<ExitCode, String> {
 }
 
 fn read(path: &Path) -> Result<Run, String> {
-    let file = File::open(path).map_err(|error| format!("{}: {error}.", path.display()))?;
+    let file = parts::regular(path).map_err(|error| format!("{}: {error}.", path.display()))?;
     Run::read(BufReader::new(file))
         .map_err(|error| format!("{} cannot be used: {error}", path.display()))
 }

@@ -1,7 +1,8 @@
 //! Puts the parts in a folder together, one in memory at a time.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(crate) fn merge(
     let total = chosen.parts.len() as u32;
     for (place, (rank, path)) in chosen.parts.iter().enumerate() {
         let left = total - place as u32;
-        let read = fs::read(path).map_err(|error| error.to_string());
+        let read = bytes_of(path).map_err(|error| error.to_string());
         if let Err(why) = read.and_then(|bytes| merger.add(&bytes, left)) {
             told.push(format!("the part of rank {rank} cannot be read: {why}"));
         }
@@ -66,9 +67,24 @@ fn parts_in(folder: &Path) -> Result<(Parts, Vec<String>), String> {
     Ok((parts, unread))
 }
 
+/// Opens a regular file for reading. A pipe is not waited for, and what a device gives has no end.
+pub(crate) fn regular(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    regular(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 fn identity(path: &Path) -> Result<part::Identity, String> {
     let mut header = Vec::new();
-    let file = File::open(path).map_err(|error| error.to_string())?;
+    let file = regular(path).map_err(|error| error.to_string())?;
     file.take(part::HEADER_BYTES).read_to_end(&mut header).map_err(|error| error.to_string())?;
     part::read_identity(&header)
 }
@@ -78,7 +94,7 @@ fn write(output: &Path, merger: Merger, parts: &[(u32, PathBuf)]) -> io::Result<
     let beside = output.with_extension("msg.new");
     let events = |rank: u32| {
         let (_, path) = parts.iter().find(|(other, _)| *other == rank)?;
-        part::read(&fs::read(path).ok()?).ok().map(|found| found.events)
+        part::read(&bytes_of(path).ok()?).ok().map(|found| found.events)
     };
     let file = BufWriter::new(File::create(&beside)?);
     let written = merger.write(file, events).and_then(|file| {

@@ -79,7 +79,7 @@ pub(crate) fn simulate(simulating: Simulating) -> Result<String, String> {
 }
 
 fn read(path: &Path, events: impl FnMut(u32, Events)) -> Result<Run, String> {
-    let file = File::open(path).map_err(|error| format!("{}: {error}.", path.display()))?;
+    let file = regular(path).map_err(|error| format!("{}: {error}.", path.display()))?;
     Run::read_with(BufReader::new(file), events)
         .map_err(|error: RunError| format!("{} cannot be used: {error}", path.display()))
 }

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from .._files import AnyPath, absolute
 from .._types import Disk
 from .._unspool import Spool
 from ..codecs.values import Codecs
@@ -64,7 +65,8 @@ class Checkpointer:
 
     Arguments:
         path: the folder of the run, on a file system that outlives the job. It is made when the one
-            that is to hold it exists. Each rank has a folder in it.
+            that is to hold it exists. Each rank has a folder in it. A relative path is that of the
+            working directory at the opening.
         every: when `due` says yes: a duration such as `"10min"` after the last checkpoint, a number
             of steps as an integer, `"auto"` for the interval that loses least by what a checkpoint
             costs (Daly 2006), or None.
@@ -118,7 +120,7 @@ class Checkpointer:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: AnyPath,
         *,
         every: int | str | None = "auto",
         keep: int = 2,
@@ -133,7 +135,7 @@ class Checkpointer:
         share: float = 0.05,
         on_error: Literal["raise", "warn"] = "raise",
         timeout: float = 300.0,
-        remote: str | os.PathLike[str] | None = None,
+        remote: AnyPath | None = None,
         remote_every: int | str | None = "auto",
         partner: int | str | None = None,
         increments: bool | int = False,
@@ -142,7 +144,7 @@ class Checkpointer:
             raise OptionError(f"keep={keep!r}: write how many checkpoints stay, at least 1.")
         if on_error not in ("raise", "warn"):
             raise OptionError(f'on_error={on_error!r}: write "raise" or "warn".')
-        self._signals = Signals(signals)
+        self._signals, self._path = Signals(signals), absolute(path, "path")
         opened: list[Spool] = []
 
         def make(data: Path | None) -> Spool:
@@ -153,7 +155,7 @@ class Checkpointer:
 
         try:
             self._core: Core = RestartCore(
-                Path(path),
+                self._path,
                 ranks_of(ranks, timeout),
                 make,
                 every=every,
@@ -163,7 +165,7 @@ class Checkpointer:
                 mtbf=mtbf,
                 share=share,
                 timeout=timeout,
-                remote=None if remote is None else os.fspath(remote),
+                remote=None if remote is None else _place(remote),
                 remote_every=remote_every,
                 partner=partner,
                 increments=increments,
@@ -295,11 +297,11 @@ class Checkpointer:
     ) -> dict[str, Any]:
         """Everything that was saved under `step`, arrays as new ones of the library `to` on
         `device`, and small values. Without a step it is the newest checkpoint that counts, taken as
-        by `restore`: arrays of JAX, which cannot be written, come back so. Empty when there is
-        none.
+        by `restore`: arrays of JAX, which cannot be written, come back so.
 
         Raises:
-            UnknownVersionError: the step does not count on this rank.
+            UnknownVersionError: there is no checkpoint that counts; or the step that was named does
+                not count on this rank.
             All that `Spool.load` and `restore` raise.
         """
 
@@ -310,7 +312,10 @@ class Checkpointer:
         self._check()
         if step is not None:
             return self._taken(_step(step), take)
-        return self._newest(take)[1] or {}
+        taken = self._newest(take)[1]
+        if taken is None:
+            raise UnknownVersionError(f"{self._path} has no checkpoint that counts.")
+        return taken
 
     def values(self, step: int | None = None) -> dict[str, Any]:
         """The small values of `step`; without one, of what was restored, or else of the newest
@@ -326,7 +331,7 @@ class Checkpointer:
         return {} if step is None else read(self._core.values(_step(step)))[0]
 
     @staticmethod
-    def parts(path: str | os.PathLike[str], step: int | None = None) -> list[CheckpointPart]:
+    def parts(path: AnyPath, step: int | None = None) -> list[CheckpointPart]:
         """What each rank has of a checkpoint, by rank: for a program that has another number of
         ranks. Nothing is changed in the folder. Without a step it is the newest checkpoint of which
         all parts are there.
@@ -429,7 +434,8 @@ class Checkpointer:
                 outcome, refused = ("refused", str(why)), why
             try:
                 reasons = self._core.restored(step, *outcome)
-            except Error as told:
+            except OptionError as told:
+                # What a rank was given is not what it has saved.
                 raise refused or ArrayError(str(told)) from None
             if not reasons:
                 self._restored = step
@@ -524,6 +530,13 @@ class Checkpointer:
         except Error as why:
             warnings.warn(str(why), RuntimeWarning, stacklevel=2)
             self._give_up()
+
+
+def _place(remote: AnyPath) -> str:
+    """An address as it is, or a path that is meant now."""
+    if isinstance(remote, str) and "://" in remote:
+        return remote
+    return str(absolute(remote, "remote"))
 
 
 def _last_of(checkpointer: weakref.ref[Checkpointer]) -> Callable[[], None]:

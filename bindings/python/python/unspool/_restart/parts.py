@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
+from .._files import AnyPath, absolute
 from .._types import Disk
 from .._unspool import Spool
 from .core import Chains, RestartCore
@@ -73,6 +72,6 @@ def whole(spool: Spool, step: int, chains: Chains | None = None) -> Iterator[Spo
         yield put_together
 
 
-def parts(path: str | os.PathLike[str], step: int | None) -> list[CheckpointPart]:
+def parts(path: AnyPath, step: int | None) -> list[CheckpointPart]:
     """All parts of a checkpoint, by rank."""
-    return [CheckpointPart(*found) for found in RestartCore.found(Path(path), step)]
+    return [CheckpointPart(*found) for found in RestartCore.found(absolute(path, "path"), step)]

@@ -170,7 +170,7 @@ fn a_durable_directory_has_one_user_at_a_time() {
     let first = open(&scratch, true);
     let error = Disk::open(options(&scratch.0, DiskIo::Auto, true)).unwrap_err();
     assert_eq!(error.kind(), Failure::Permanent);
-    let owner = format!("in use by process {}", std::process::id());
+    let owner = format!("in use by this process, process {}", std::process::id());
     assert!(error.to_string().contains(&owner), "{error}");
     drop(first);
     drop(open(&scratch, true));
