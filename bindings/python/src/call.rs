@@ -1,7 +1,9 @@
 //! Save and restore: from Python's arrays to the spool's memory and back.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use unspool::gpu::Fence;
 use unspool::{Batched, Codecs, Error, Head, Region, RegionSpec, RestoreTicket, Spool, Wait};
 
@@ -16,6 +18,7 @@ use crate::lend::{Blocks, Written, overwritten};
 use crate::piece::ArrayPiece;
 use crate::regions::{Call, Given, TargetArray, specs};
 use crate::waiting::{detached, waiting};
+use crate::{load, trees};
 
 /// A spool and what it still borrows.
 #[derive(Clone, Copy, Debug)]
@@ -246,9 +249,53 @@ pub fn restore(
     target.kept.sweep(py);
     let given = Given::collect(Call { name: "restore", version }, positional, named)?;
     let head = head(py, target.front, version)?;
+    if let Some(tree) = given.part_of(&head) {
+        return restore_part(target, version, &head, tree);
+    }
     given.restore(py, &head, &target.intake(), |arrays| {
         restore_into(py, target, version, &head, arrays)
     })
+}
+
+/// Restores the part of a tree that `tree` is, and what it lacks.
+fn restore_part(
+    target: Target<'_>,
+    version: i64,
+    head: &Arc<Head>,
+    tree: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = tree.py();
+    let text = PyBytes::new(py, &text_of(py, target, version, head)?);
+    let (arrays, write) = trees::assign(text.as_any(), tree, &load::describe(py, head)?)?;
+    let given = Given::of_part(Call { name: "restore", version }, arrays);
+    if given.has_arrays() {
+        given.restore(py, head, &target.intake(), |arrays| {
+            restore_into(py, target, version, head, arrays)
+        })?;
+    }
+    write.call0().map(drop)
+}
+
+/// What says what the tree of `version` is. The look is no restore: nothing is discarded after it.
+fn text_of(
+    py: Python<'_>,
+    target: Target<'_>,
+    version: i64,
+    head: &Arc<Head>,
+) -> PyResult<Vec<u8>> {
+    let place = head.regions.iter().position(trees::describes);
+    let bytes = place.map_or(0, |place| head.regions[place].bytes as usize);
+    let mut text = vec![0; bytes];
+    let same = waiting(py, Some(version), |wait| {
+        target.front.bring(version, wait)?;
+        let ticket = target.spool.restore(version, wait)?;
+        let same = same_arrays(&ticket.head().regions, &head.regions);
+        if let Some(place) = place.filter(|_| same) {
+            ticket.read_into(place, &mut text)?;
+        }
+        Ok(same)
+    })?;
+    same.then_some(text).ok_or_else(|| error(py, Class::Array, exchanged(version)))
 }
 
 /// Restores `version` into arrays that were checked against `head`.

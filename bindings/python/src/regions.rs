@@ -72,7 +72,13 @@ impl<'py> Given<'py> {
                 Ok(Given { call, by_name: false, entries, tree: None })
             }
             (true, Some(named)) => {
-                let entries = named.iter().map(|(name, array)| Ok((name.extract()?, array)));
+                let entries = named.iter().map(|(name, array)| {
+                    let name = name.extract().map_err(|_| {
+                        let shown = name.repr().map_or_else(|_| String::new(), |r| r.to_string());
+                        call.mismatch(py, &format!("the name {shown} is not Unicode."))
+                    });
+                    Ok((name?, array))
+                });
                 Given::by_name(call, entries.collect::<PyResult<_>>()?, py)
             }
             (true, None) => Err(call.mismatch(py, "no array was given.")),
@@ -94,6 +100,22 @@ impl<'py> Given<'py> {
             return Err(call.mismatch(py, &what));
         }
         Ok(Given { call, by_name: true, entries, tree: None })
+    }
+
+    /// Arrays of a part of a tree, by the names that they were saved by.
+    pub fn of_part(call: Call, entries: Vec<(String, Bound<'py, PyAny>)>) -> Given<'py> {
+        Given { call, by_name: true, entries, tree: None }
+    }
+
+    /// The tree that was given, where it is a part of what was saved, or lacks some of its arrays.
+    pub fn part_of(&self, head: &Head) -> Option<&Bound<'py, PyAny>> {
+        let (tree, _) = self.tree.as_ref()?;
+        (trees::has_text(head) && !self.fits(head)).then_some(tree)
+    }
+
+    /// Whether there is an array to restore.
+    pub fn has_arrays(&self) -> bool {
+        !self.entries.is_empty()
     }
 
     /// The arrays of a tree, and what says how they hang together, which is written or read as one
@@ -204,6 +226,10 @@ impl<'py> Given<'py> {
 
     /// By name some of the arrays may be given; by position, and in a tree, all of them.
     fn check_names(&self, py: Python<'py>, head: &Head) -> PyResult<()> {
+        if self.fits(head) { Ok(()) } else { Err(self.wrong_names(py, head)) }
+    }
+
+    fn fits(&self, head: &Head) -> bool {
         let same_kind = is_positional(head) != self.by_name;
         let text = usize::from(trees::has_text(head));
         let known =
@@ -213,10 +239,7 @@ impl<'py> Given<'py> {
             Some(_) => all && text == 1,
             None => all || self.by_name,
         };
-        if same_kind && fits && self.entries.iter().all(known) {
-            return Ok(());
-        }
-        Err(self.wrong_names(py, head))
+        same_kind && fits && self.entries.iter().all(known)
     }
 
     fn wrong_names(&self, py: Python<'py>, head: &Head) -> PyErr {

@@ -89,6 +89,19 @@ pub fn build<'py>(
     helper(text.py(), "build")?.call1((text, arrays))
 }
 
+/// The arrays of a tree that is a part of what `text` says, or lacks some of it, under the names that
+/// they were saved by; and what then writes everything else into the tree.
+///
+/// # Errors
+/// `ArrayError`, when it is another tree.
+pub fn assign<'py>(
+    text: &Bound<'py, PyAny>,
+    tree: &Bound<'py, PyAny>,
+    regions: &Bound<'py, PyAny>,
+) -> PyResult<(Entries<'py>, Bound<'py, PyAny>)> {
+    helper(text.py(), "assign")?.call1((text, tree, regions))?.extract()
+}
+
 /// Writes the numbers and texts that `text` says into a tree whose arrays are restored.
 ///
 /// # Errors

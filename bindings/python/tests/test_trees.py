@@ -142,7 +142,7 @@ def test_a_tree_is_restored_in_place(spool: unspool.Spool) -> None:
 def test_another_tree_is_refused_for_a_restore(spool: unspool.Spool) -> None:
     spool.save(1, {"u": U, "t": 0.5, "p": Pair(V, 1)})
     for wrong in [
-        {"u": np.zeros_like(U), "t": 0.5},
+        {"u": np.zeros_like(U), "t": 0.5, "x": 1},
         {"u": np.zeros_like(U), "t": 0.5, "p": (np.zeros_like(V), 1)},
         {"u": np.zeros_like(U), "t": 0.5, "p": Pair(np.zeros_like(V), 2)},
         {"u": np.zeros_like(U), "t": {}, "p": Pair(np.zeros_like(V), 1)},
@@ -155,7 +155,7 @@ def test_another_tree_is_refused_for_a_restore(spool: unspool.Spool) -> None:
 
 @pytest.mark.parametrize(
     ("leaf", "why"),
-    [(object(), "neither"), ({1, 2}, "neither"), (Path("x"), "neither"), ({(1,): U}, "key")],
+    [(object(), "neither"), (Path("x"), "neither"), ({(1,): U}, "key")],
 )
 def test_what_is_neither_array_nor_text_is_named(
     spool: unspool.Spool, leaf: object, why: str
@@ -186,7 +186,16 @@ HOSTILE = [
     b"",
     b"{",
     b"[]",
-    b'{"unspool":2,"tree":1}',
+    b'{"unspool":3,"tree":1}',
+    b'{"unspool":2,"tree":{"enum":"os:environ","name":"PATH"}}',
+    b'{"unspool":2,"tree":{"enum":"signal:Signals","name":"SIGNONE"}}',
+    b'{"unspool":2,"tree":{"scalar":"|O","hex":"0000000000000000"}}',
+    b'{"unspool":2,"tree":{"scalar":"<f8","hex":"00"}}',
+    b'{"unspool":2,"tree":{"scalar":1,"hex":"00"}}',
+    b'{"unspool":1,"tree":{"list":[1],"as":"os:system"}}',
+    b'{"unspool":1,"tree":{"list":[1],"as":"unspool:Spool"}}',
+    b'{"unspool":1,"tree":{"dict":[],"of":[],"as":"collections:defaultdict","with":"eval"}}',
+    b'{"unspool":1,"tree":{"list":[{"list":[]}],"as":"builtins:set"}}',
     b'{"unspool":1,"tree":{"array":"w"}}',
     b'{"unspool":1,"tree":{"class":"os:system","fields":[],"of":[]}}',
     b'{"unspool":1,"tree":{"class":"subprocess:Popen","fields":["args"],"of":["ls"]}}',
@@ -215,7 +224,11 @@ def test_the_text_is_as_the_page_on_the_format_says() -> None:
         "unspool": 1,
         "tree": {
             "dict": ["u", "t", "more"],
-            "of": [{"array": "u"}, 0.1, {"list": [{"array": "more/0"}, {"float": "inf"}]}],
+            "of": [
+                {"array": "u", "as": "numpy"},
+                0.1,
+                {"list": [{"array": "more/0", "as": "numpy"}, {"float": "inf"}]},
+            ],
         },
     }
 

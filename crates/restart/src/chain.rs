@@ -79,7 +79,10 @@ pub(crate) fn reader(spool: &Spool, version: i64, wait: &Wait<'_>) -> Result<Arc
 }
 
 /// A spool in main memory with a frame that is not packed.
-fn adopted(frame: &[u8], wait: &Wait<'_>) -> Result<Arc<Spool>, Error> {
+///
+/// # Errors
+/// Those of [`Spool::open`] and [`Spool::adopt`].
+pub(crate) fn adopted(frame: &[u8], wait: &Wait<'_>) -> Result<Arc<Spool>, Error> {
     let host = (frame.len() as u64).next_multiple_of(1 << 20) + (1 << 20);
     let reader = Spool::open(Settings { host: Some(host), ..Settings::default() })?;
     reader.adopt(frame, wait)?;

@@ -111,6 +111,22 @@ struct Life {
     mending: Mending,
     /// All ranks have told each other what they have at the end.
     agreed_end: bool,
+    /// What the application has loaded since the last save.
+    loaded: Option<u64>,
+}
+
+impl Life {
+    /// What `step` has to come after. One that was loaded is gone on from where the step is newer
+    /// than it, and not newer than the last one.
+    fn before(&self, step: u64) -> Standing {
+        let (Standing::Opened(Some(last)) | Standing::Restored(last) | Standing::Saved(last)) =
+            self.standing
+        else {
+            return self.standing;
+        };
+        let back = self.loaded.filter(|loaded| *loaded < step && step <= last);
+        back.map_or(self.standing, Standing::Restored)
+    }
 }
 
 /// What is damaged here, and what other ranks keep of it.
@@ -247,6 +263,7 @@ impl Checkpointer {
                 wanted: None,
                 mending: Mending::default(),
                 agreed_end: false,
+                loaded: None,
             }),
         };
         // What an earlier process did not get there.
@@ -342,7 +359,7 @@ impl Checkpointer {
         wait: &Wait<'_>,
     ) -> Result<(), Error> {
         self.check_open()?;
-        let standing = lock(&self.life).standing;
+        let standing = lock(&self.life).before(step);
         check_step(step, standing, &self.settings.path)?;
         check_values(&values)?;
         let mut said = self.said();
@@ -361,7 +378,10 @@ impl Checkpointer {
         }
         match standing {
             Standing::Opened(last) => self.clear_after(last)?,
-            Standing::Restored(last) => self.clear_after(Some(last))?,
+            Standing::Restored(last) => {
+                self.committer.settle(wait)?;
+                self.clear_after(Some(last))?;
+            }
             Standing::Saved(_) => {}
         }
         self.committer.wait_for_room(wait)?;
@@ -402,7 +422,9 @@ impl Checkpointer {
         }
         self.stage.iter().for_each(|stage| stage.took(head.frame_bytes()));
         self.committer.add(Job { manifest, begun, blocked, copy });
-        lock(&self.life).standing = Standing::Saved(step);
+        let mut life = lock(&self.life);
+        (life.standing, life.loaded) = (Standing::Saved(step), None);
+        drop(life);
         lock(&self.pace).saved(step, self.now());
         Ok(())
     }
@@ -499,6 +521,13 @@ impl Checkpointer {
             lock(&self.pace).saved(step, self.now());
         }
         Ok(sentences)
+    }
+
+    /// The application has loaded the checkpoint of `step`, and may go on from it: a save of a step
+    /// after it that is not newer than the last one deletes what came after it, as one after
+    /// [`restored`](Self::restored) does. A save of a newer step deletes nothing.
+    pub fn loaded(&self, step: u64) {
+        lock(&self.life).loaded = Some(step);
     }
 
     /// The small values of a checkpoint that counts on this rank; one that was saved is waited for.
@@ -765,12 +794,13 @@ fn check_step(step: u64, standing: Standing, path: &Path) -> Result<(), Error> {
         _ if i64::try_from(step).is_err() => format!("Step {step} is too large for a number."),
         Standing::Opened(Some(last)) if step <= last => format!(
             "{} has a checkpoint of step {last}, and step {step} does not come after it. Call \
-             `restore` first to go on from there, or begin in another folder, or remove it with \
-             `unspool rm`.",
+             `restore` first to go on from there, or load an older one to go on from that, or begin \
+             in another folder, or remove it with `unspool rm`.",
             path.display()
         ),
         Standing::Restored(last) | Standing::Saved(last) if step <= last => format!(
-            "Step {step} does not come after step {last}: the steps of checkpoints increase."
+            "Step {step} does not come after step {last}: the steps of checkpoints increase. To go \
+             back, load the checkpoint to go on from first."
         ),
         _ => return Ok(()),
     };

@@ -50,6 +50,7 @@ mod chain;
 mod checkpointer;
 mod committer;
 mod copier;
+mod copies;
 mod duration;
 mod exchange;
 mod folder;
@@ -72,6 +73,7 @@ pub use agreement::Part;
 pub use chain::Chains;
 pub use checkpointer::{Checkpointer, Outcome, Settings};
 pub use copier::Copies;
+pub use copies::{find_remote, list_remote, open_remote};
 pub use duration::duration;
 pub use exchange::{Call, Exchanges};
 pub use folder::{Damaged, Folder, Manifests};
@@ -79,7 +81,7 @@ pub use increments::Fulls;
 pub use interval::{Every, Rule};
 pub use level::RemoteSettings;
 pub use listing::{
-    FoundPart, Listed, RemovedCopies, find, list, list_remote, remove, remove_copies,
+    FoundPart, Listed, RemovedCopies, find, list, remove, remove_copies,
 };
 pub use manifest::{Increment, MOST_VALUES, Manifest, ManifestError, Run};
 pub use ranks::{Alone, Ranks, Unanswered};

@@ -149,22 +149,6 @@ pub fn list(path: &Path) -> Result<(Vec<Listed>, Vec<String>), Error> {
     Ok((listed(manifests), damaged))
 }
 
-/// The checkpoints in a remote place, as [`list`] gives those of a folder.
-///
-/// # Errors
-/// `Io`.
-pub fn list_remote(place: &str) -> Result<(Vec<Listed>, Vec<String>), Error> {
-    let remote = Arc::new(Remote::open(place, &Options::default()).map_err(failed)?);
-    let (mut manifests, mut damaged) = (Vec::new(), Vec::new());
-    for (rank, size) in Shelf::ranks(&remote)? {
-        let shelf = Shelf::of(Arc::clone(&remote), rank, size, PathBuf::new());
-        let (whole, others) = shelf.manifests()?;
-        manifests.extend(whole);
-        damaged.extend(others);
-    }
-    Ok((listed(manifests), damaged))
-}
-
 fn increment(manifests: &[Manifest]) -> Option<(u64, BTreeSet<u64>)> {
     let all = || manifests.iter().filter_map(|one| one.increment);
     let parents: BTreeSet<u64> = all().map(|one| one.parent).collect();
@@ -173,7 +157,7 @@ fn increment(manifests: &[Manifest]) -> Option<(u64, BTreeSet<u64>)> {
 }
 
 /// The checkpoints that these manifests are of.
-fn listed(manifests: impl IntoIterator<Item = Manifest>) -> Vec<Listed> {
+pub(crate) fn listed(manifests: impl IntoIterator<Item = Manifest>) -> Vec<Listed> {
     let mut all: BTreeMap<(Part, u32), Vec<Manifest>> = BTreeMap::new();
     for manifest in manifests {
         let part = Part { step: manifest.step, run: manifest.run };
@@ -200,17 +184,37 @@ fn listed(manifests: impl IntoIterator<Item = Manifest>) -> Vec<Listed> {
 /// `Unknown` when no such checkpoint counts, `Io`.
 pub fn find(path: &Path, step: Option<u64>) -> Result<Vec<FoundPart>, Error> {
     let (parts, _) = all(path)?;
-    let complete = |((_, ranks), found): &((Part, u32), Vec<FoundPart>)| {
-        found.len() == *ranks as usize && step.is_none_or(|step| found[0].manifest.step == step)
+    complete(parts, step, &path.display().to_string())
+}
+
+/// The most steps that an error names.
+const MOST_NAMED: usize = 20;
+
+/// All parts of `step`, or of the newest checkpoint of which all are there.
+///
+/// # Errors
+/// `Unknown` when there is none.
+pub(crate) fn complete<T>(
+    parts: BTreeMap<(Part, u32), Vec<T>>,
+    step: Option<u64>,
+    place: &str,
+) -> Result<Vec<T>, Error> {
+    let there: BTreeSet<u64> = parts.keys().map(|(part, _)| part.step).collect();
+    let wanted = |((part, ranks), found): &((Part, u32), Vec<T>)| {
+        found.len() == *ranks as usize && step.is_none_or(|step| part.step == step)
     };
-    let there: Vec<u64> = parts.keys().map(|(part, _)| part.step).collect();
-    let newest = parts.into_iter().rfind(complete).map(|(_, found)| found);
+    let newest = parts.into_iter().rfind(wanted).map(|(_, found)| found);
     newest.ok_or_else(|| {
         let what = step.map_or("any step".to_owned(), |step| format!("step {step}"));
-        let message = format!(
-            "{} does not have all parts of {what}; it has parts of {there:?}.",
-            path.display()
-        );
+        let mut named: Vec<String> =
+            there.iter().rev().take(MOST_NAMED).map(u64::to_string).collect();
+        named.reverse();
+        let parts = match named.len() {
+            0 => "no parts at all".to_owned(),
+            some if some < there.len() => format!("parts of newer ones: {}", named.join(", ")),
+            _ => format!("parts of {}", named.join(", ")),
+        };
+        let message = format!("{place} does not have all parts of {what}; it has {parts}.");
         Error::new(ErrorKind::Unknown, message)
     })
 }

@@ -18,16 +18,9 @@ from . import Disk, Spool
 from ._copying import copy
 from ._exporting import export
 from ._holdings import holds_history, reading
-from ._restart.command import (
-    Choose,
-    holds_copies,
-    holds_run,
-    list_run,
-    remove_steps,
-    verify_run,
-)
+from ._restart.command import Choose, list_run, remove_steps, verify_run
 from ._restart.core import Chains, RestartCore
-from ._restart.parts import whole
+from ._restart.parts import holds_copies, holds_run, whole
 from ._trees import REGION
 from .errors import (
     CorruptCheckpointError,
@@ -48,8 +41,9 @@ are version 3, those from 10 to 19, and every fifth one. Write --versions=-1 for
 
 
 STEPS = """Steps are numbers and ranges as in Python, with commas between them: `3,10:20,0::5`, and
-`:` for all. PATH is the folder of a run that a Checkpointer has saved, or, but for rm, a durable
-directory of a spool; a step is a version there. Options come first, and then --, where STEPS begin
+`:` for all. PATH is the folder of a run that a Checkpointer has saved, or, but for rm, a place that
+it has copied to, such as s3://bucket/run, or a durable directory of a spool; a step is a version
+there. Options come first, and then --, where STEPS begin
 with a minus."""
 
 
@@ -64,7 +58,7 @@ def add_commands(commands: Any) -> None:
     for name, text, command in adding:
         parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         kind, where = Path, "where the checkpoints are"
-        if name == "ls":
+        if name in ("ls", "verify"):
             kind, where = _place, f"{where}: a directory, or a remote place such as s3://bucket/run"
         parser.add_argument("directory", metavar="DIR", type=kind, help=where)
         if name in ("ls", "verify"):
@@ -79,7 +73,7 @@ def add_commands(commands: Any) -> None:
         parser.epilog = VERSIONS
         parser.set_defaults(command=command)
     text = "remove checkpoints of a run that a Checkpointer has saved"
-    removing = _add_taking(commands, "rm", text, remove_steps)
+    removing = _add_taking(commands, "rm", text, remove_steps, Path)
     removing.add_argument(
         "--keep-copies",
         action="store_true",
@@ -95,19 +89,25 @@ def add_commands(commands: Any) -> None:
         help="its end says the format; {step} in it stands for the step",
     )
     copying = _add_taking(commands, "copy", "copy checkpoints into another folder", copy)
-    copying.add_argument("to", metavar="DEST", type=Path, help="that folder")
+    copying.add_argument("to", metavar="DEST", help="that folder")
     for parser in (exporting, copying):
         parser.add_argument("--force", action="store_true", help="replace what is there")
 
 
 def _add_taking(
-    commands: Any, name: str, text: str, command: Callable[[argparse.Namespace, Choose], int]
+    commands: Any,
+    name: str,
+    text: str,
+    command: Callable[[argparse.Namespace, Choose], int],
+    kind: Callable[[str], Path | str] | None = None,
 ) -> argparse.ArgumentParser:
     """A command on checkpoints that are named."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=f"{text.capitalize()}.", epilog=STEPS
     )
-    parser.add_argument("directory", metavar="PATH", type=Path, help="the folder that has them")
+    parser.add_argument(
+        "directory", metavar="PATH", type=kind or _place, help="the folder or place that has them"
+    )
     parser.add_argument("steps", metavar="STEPS", help="these, as in 300 or 100:200")
     parser.set_defaults(command=lambda options: command(options, _steps))
     return parser
@@ -119,7 +119,7 @@ def _place(text: str) -> Path | str:
 
 
 def _ls(options: argparse.Namespace) -> int:
-    if holds_copies(options.directory) or holds_run(options.directory):
+    if holds_run(options.directory) or holds_copies(options.directory):
         return list_run(options, _steps)
     with _reading(options.directory) as spool:
         found = {v: _described(spool, v) for v in _chosen(spool, options.versions)}
@@ -171,7 +171,7 @@ def _arrays(arrays: Iterable[dict[str, Any]]) -> str:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    if holds_run(options.directory):
+    if holds_run(options.directory) or holds_copies(options.directory):
         return verify_run(options, _steps, _fault)
     with _reading(options.directory) as spool:
         versions = _chosen(spool, options.versions)

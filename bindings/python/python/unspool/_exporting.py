@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ._holdings import lost_of, parts_of, reading, steps_of
-from ._restart.parts import whole
+from ._holdings import lost_of, parts_of, steps_of
+from ._restart.parts import Place
 from ._trees import REGION
 from .errors import (
     ArrayError,
@@ -93,7 +93,7 @@ def _writer(out: str) -> Callable[[Path, Arrays, Texts], None]:
 
 
 def _export_one(
-    path: Path, step: int, file: Path, write: Callable[[Path, Arrays, Texts], None]
+    path: Place, step: int, file: Path, write: Callable[[Path, Arrays, Texts], None]
 ) -> bool:
     """Whether a checkpoint was written; why not is on standard error."""
     try:
@@ -107,17 +107,17 @@ def _export_one(
     return True
 
 
-def _gathered(path: Path, step: int) -> tuple[dict[str, Any], dict[str, str]]:
+def _gathered(path: Place, step: int) -> tuple[dict[str, Any], dict[str, str]]:
     """All arrays of a checkpoint, of all ranks, and the texts beside them."""
     arrays: dict[str, Any] = {}
     texts: dict[str, str] = {}
     for part in parts_of(path, step):
-        with reading(part.data) as data, whole(data, step) as spool:
+        with part.opened() as spool:
             regions = spool._load_parts(step)
         if REGION in regions:
             texts[part.prefix + REGION] = regions.pop(REGION).decode()
-        if part.values is not None:
-            texts[part.prefix + VALUES] = part.values
+        if part.manifest is not None:
+            texts[part.prefix + VALUES] = part.manifest.values
         arrays |= {part.prefix + name: array for name, array in regions.items()}
     return arrays, texts
 

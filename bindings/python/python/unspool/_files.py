@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 from .errors import OptionError, StorageError
 
-__all__ = ["AnyPath", "Format", "absolute", "whole", "write_json"]
+__all__ = ["AnyPath", "Format", "absolute", "read_text", "same", "whole", "write_json"]
 
 #: A path as Python takes it.
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -37,7 +38,32 @@ def absolute(path: AnyPath, option: str) -> Path:
         # Links are left as they are, so that `..` after one leads where the system goes.
         return Path(text).absolute()
     except OSError as why:
-        raise StorageError(f"{option}={text!r}: the working directory cannot be had: {why}.") from why
+        text = f"{option}={text!r}: the working directory is gone: {why}."
+        raise StorageError(text) from why
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to the same file or directory, also by links and mounts."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        # What is not there yet may be named by a link that leads nowhere.
+        return one.resolve() == other.resolve()
+
+
+def read_text(path: AnyPath, errors: str = "strict") -> str:
+    """The text of a regular file: a pipe is not waited for, and a device has no end.
+
+    Raises:
+        StorageError: it is another kind of file.
+        OSError: it cannot be read.
+        UnicodeDecodeError: it is not text, with errors that are strict.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, encoding="utf-8", errors=errors) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StorageError(f"{os.fsdecode(path)} is not a regular file.")
+        return file.read()
 
 
 @contextmanager
@@ -116,7 +142,7 @@ class Format:
             Exception: `error`, with the path in front, when the file holds something else.
             OSError: it cannot be read.
         """
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        text = read_text(path, errors="replace")
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as why:

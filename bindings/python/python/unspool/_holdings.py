@@ -1,4 +1,4 @@
-"""What checkpoints a path holds, whether it is a durable history or the folder of a run.
+"""What checkpoints a path holds: a durable history, the folder of a run, or a place of copies.
 
 For the commands that take them out. Nothing is changed.
 """
@@ -9,10 +9,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
-from ._restart.command import holds_run
 from ._restart.core import RestartCore
+from ._restart.parts import Part, Place, holds_copies, holds_run, parts_in
 from ._types import Disk
 from ._unspool import Spool
 from .errors import OptionError
@@ -20,63 +19,44 @@ from .errors import OptionError
 __all__ = ["Part", "holds_history", "lost_of", "parts_of", "reading", "steps_of"]
 
 
-class Part(NamedTuple):
-    """One rank's part of a checkpoint, or a checkpoint of a history, which has one.
-
-    Attributes:
-        data: the directory of the spool that has its arrays.
-        rank: the rank, or None in a history.
-        ranks: the number of ranks that have a part.
-        values: the small values, as the text that was saved with it; None in a history.
-    """
-
-    data: Path
-    rank: int | None = None
-    ranks: int = 1
-    values: str | None = None
-
-    @property
-    def prefix(self) -> str:
-        """What stands before names of arrays, so that those of several ranks differ."""
-        return f"rank-{self.rank:04}/" if self.ranks > 1 else ""
-
-
-def steps_of(path: Path) -> list[int]:
-    """The checkpoints that can be taken out: those of a run that count, or all of a history.
+def steps_of(place: Place) -> list[int]:
+    """The checkpoints that can be taken out: those of a run or its copies that count, or all of a
+    history.
 
     Raises:
         OptionError: it holds none.
     """
-    if not path.is_dir():
-        raise OptionError(f"{path} is not a directory")
-    if holds_run(path):
-        return sorted({one["step"] for one in RestartCore.listed(path)[0] if one["counts"]})
-    if not holds_history(path):
+    if isinstance(place, Path) and not place.is_dir():
+        raise OptionError(f"{place} is not a directory")
+    if holds_run(place) or holds_copies(place):
+        listed = RestartCore.listed if holds_run(place) else RestartCore.listed_remote
+        of_run = listed(place if holds_run(place) else str(place))[0]
+        return sorted({one["step"] for one in of_run if one["counts"]})
+    if isinstance(place, str) or not holds_history(place):
         raise OptionError(
-            f"{path} holds no durable checkpoints: no Checkpointer wrote it, and no spool had it "
-            "as Disk(..., durable=True)"
+            f"{place} holds no durable checkpoints: no Checkpointer wrote it or copied to it, and "
+            "no spool had it as Disk(..., durable=True)"
         )
-    with reading(path) as spool:
+    with reading(place) as spool:
         return spool.versions()
 
 
-def parts_of(path: Path, step: int) -> list[Part]:
+def parts_of(place: Place, step: int) -> list[Part]:
     """All parts of a checkpoint, by rank.
 
     Raises:
         UnknownVersionError: not all of them are there.
     """
-    if not holds_run(path):
-        return [Part(path)]
-    found = RestartCore.found(path, step)
-    return [Part(Path(data), rank, ranks, text) for rank, ranks, _, text, data in found]
+    if holds_run(place) or holds_copies(place):
+        return parts_in(place, step)
+    return [Part(place, step, None)]
 
 
-def lost_of(path: Path) -> dict[int, str]:
+def lost_of(place: Place) -> dict[int, str]:
     """The versions of a history that are lost, and why."""
-    if holds_run(path):
+    if isinstance(place, str) or holds_run(place) or holds_copies(place):
         return {}
-    with reading(path) as spool:
+    with reading(place) as spool:
         return spool.lost()
 
 

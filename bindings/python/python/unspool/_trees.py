@@ -9,25 +9,32 @@ that the program has loaded, and its object is made field by field.
 from __future__ import annotations
 
 import dataclasses
+import enum
+import importlib
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from . import _arrays
+from ._containers import Kind, kind_of, made
+from ._types import Region
 from .errors import ArrayError
 
 #: The region that says what the tree is.
 REGION = "unspool.tree"
 
-#: The version of the text in it.
-FORMAT = 1
+#: The versions of the text in it: members of enumerations and numbers of NumPy are of the second.
+FORMATS = (1, 2)
+
+#: What writes an item into what holds it.
+Write = Callable[[Any], None]
 
 #: The most containers inside one another.
 DEPTH = 100
 
 _PLAIN = (type(None), bool, int, float, str)
-
-_KINDS: dict[Any, str] = {dict: "dict", list: "list", tuple: "tuple"}
 
 
 class Apart:
@@ -48,11 +55,35 @@ def flatten(tree: Any) -> tuple[list[tuple[str, Any]], bytes | None]:
     if type(tree) is dict and tree and all(type(key) is str for key in tree):
         values = tree.values()
         if not any(is_tree(value) for value in values) and REGION not in tree:
-            return list(tree.items()), None
+            return _named(tree), None
     writer = _Writer()
     spelled = writer.spell(tree, ())
-    text = json.dumps({"unspool": FORMAT, "tree": spelled}, separators=(",", ":"))
-    return list(writer.arrays.items()), text.encode()
+    return _named(writer.arrays), text_of({"unspool": writer.format, "tree": spelled}).encode()
+
+
+def text_of(content: Any) -> str:
+    """JSON without blanks.
+
+    Raises:
+        ArrayError: an integer has more digits than Python writes.
+    """
+    try:
+        return json.dumps(content, separators=(",", ":"))
+    except ValueError as why:
+        raise ArrayError(
+            f"an integer cannot be saved, as Python does not write it: {why}."
+        ) from why
+
+
+def _named(arrays: dict[str, Any]) -> list[tuple[str, Any]]:
+    for name in arrays:
+        if not _is_unicode(name):
+            raise ArrayError(f"the name {name!r} is not Unicode: give it another one.")
+    return list(arrays.items())
+
+
+def _is_unicode(name: str) -> bool:
+    return name.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def is_tree(value: Any) -> bool:
@@ -60,10 +91,13 @@ def is_tree(value: Any) -> bool:
     kind = type(value)
     return (
         kind in _PLAIN
-        or kind in _KINDS
         or kind is complex
         or kind is Apart
+        or isinstance(value, (enum.Enum, dict, list, tuple, set, frozenset))
+        or kind_of(kind) is not None
         or _is_record(kind)
+        or _is_key(value)
+        or hasattr(kind, "state_dict")
         or kind.__module__.startswith("xarray.")
     )
 
@@ -77,15 +111,18 @@ def build(text: bytes, arrays: dict[str, Any]) -> Any:
     return _read(_parse(text), arrays)
 
 
-def assign(text: bytes, tree: Any) -> tuple[list[tuple[str, Any]], Callable[[], None]]:
+def assign(
+    text: bytes, tree: Any, regions: Iterable[Region] = ()
+) -> tuple[list[tuple[str, Any]], Callable[[], None]]:
     """The arrays of a tree by the names that the text has for them, and what then writes the
-    numbers and texts into it.
+    numbers and texts into it. Of the outermost dictionary some keys may be given. What lacks in a
+    dictionary or a list that is empty is made, with arrays as `regions` describe them.
 
     Raises:
         ArrayError: the tree is not the one that was saved, or cannot be changed.
     """
-    filler = _Filler()
-    filler.fill(_parse(text), tree, ())
+    filler = _Filler({region.name: region for region in regions})
+    filler.fill_some(_parse(text), tree)
     return filler.arrays, filler.write
 
 
@@ -97,29 +134,51 @@ class _Writer:
 
     def __init__(self) -> None:
         self.arrays: dict[str, Any] = {}
+        self.format = FORMATS[0]
 
     def spell(self, value: Any, way: tuple[object, ...]) -> Any:
         if len(way) > DEPTH:
             raise ArrayError(f"{_place(way[:3])}: it holds itself, or {DEPTH} levels and more.")
-        kind = type(value)
-        if kind in _PLAIN or kind is complex:
+        type_ = type(value)
+        if type_ in _PLAIN or type_ is complex:
             return _spelled(value)
-        if kind is dict:
-            keys = [_key(key, way) for key in value]
-            return {"dict": keys, "of": self._all(value.items(), way)}
-        if kind in (list, tuple):
-            return {_KINDS[kind]: self._all(enumerate(value), way)}
-        if _is_record(kind):
-            name = f"{kind.__module__}:{kind.__qualname__}"
+        if (kind := kind_of(type_)) is not None:
+            return self._container(kind, value, way)
+        if _is_record(type_):
+            name = f"{type_.__module__}:{type_.__qualname__}"
             fields = list(_fields(value))
             return {
                 "class": name,
                 "fields": [field for field, _ in fields],
                 "of": self._all(fields, way),
             }
-        if kind.__module__.startswith("xarray."):
-            return {"xarray": kind.__name__, "of": self.spell(_of_xarray(value, way), way)}
-        return {"array": self._name(value, way)}
+        if type_.__module__.startswith("xarray."):
+            return {"xarray": type_.__name__, "of": self.spell(_of_xarray(value, way), way)}
+        if isinstance(value, enum.Enum):
+            self.format = FORMATS[1]
+            return _member(value, way)
+        if _is_scalar(value):
+            self.format = FORMATS[1]
+            return {"scalar": value.dtype.str, "hex": value.tobytes().hex()}
+        _refuse_others(value, way)
+        return {"array": self._name(value, way), "as": _library_of(type_)}
+
+    def _container(self, kind: Kind, value: Any, way: tuple[object, ...]) -> dict[str, Any]:
+        spelled: dict[str, Any]
+        if kind.base is dict:
+            keys = [_key(key, way) for key in value]
+            spelled = {"dict": keys, "of": self._all(value.items(), way)}
+        else:
+            spelled = {kind.base.__name__: self._all(enumerate(value), way)}
+        if kind.name is not None:
+            spelled["as"] = kind.name
+            try:
+                more = kind.more(value)
+            except ArrayError as why:
+                raise ArrayError(f"{_place(way)}: {why}.") from None
+            if more is not None:
+                spelled["with"] = self.spell(more, (*way, "with"))
+        return spelled
 
     def _all(self, items: Iterable[tuple[object, Any]], way: tuple[object, ...]) -> list[Any]:
         return [self.spell(value, (*way, key)) for key, value in items]
@@ -132,6 +191,53 @@ class _Writer:
             name = f"{wanted}#{count}"
         self.arrays[name] = array
         return name
+
+
+def _member(value: enum.Enum, way: tuple[object, ...]) -> dict[str, str]:
+    type_, name = type(value), value.name
+    if name not in type_.__members__:
+        raise ArrayError(f"{_place(way)}: {value!r:.60} has no name of its own: pass its value.")
+    return {"enum": f"{type_.__module__}:{type_.__qualname__}", "name": name}
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether it is a number, a date or a text of NumPy, which is no array."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.generic) or value.dtype.kind not in "biufcmMSU":
+        return False
+    return bool(numpy.dtype(value.dtype.str) == value.dtype)
+
+
+def _is_key(value: Any) -> bool:
+    """Whether it is a typed key of JAX."""
+    module = type(value).__module__.partition(".")[0]
+    return module in ("jax", "jaxlib") and "key<" in str(getattr(value, "dtype", ""))
+
+
+def _refuse_others(value: Any, way: tuple[object, ...]) -> None:
+    """Says what to do with what holds others, or a state, and is not an array."""
+    type_, place = type(value), _place(way)
+    for base in (dict, list, tuple, set, frozenset):
+        if isinstance(value, base):
+            name, plain = type_.__name__, base.__name__
+            raise ArrayError(
+                f"{place} is a {name}, a {plain} with more than its items: pass {plain}(it), and "
+                f"make a {name} of what comes back."
+            )
+    if _is_key(value):
+        raise ArrayError(
+            f"{place} is a typed key of JAX: pass jax.random.key_data(it), and make a key of what "
+            "comes back by jax.random.wrap_key_data."
+        )
+    if hasattr(value, "state_dict"):
+        raise ArrayError(f"{place} is a {type_.__name__}: pass its state_dict().")
+
+
+def _library_of(type_: type) -> str:
+    """The library that an array is of, by its name."""
+    roots = [base.__module__.partition(".")[0] for base in type_.__mro__]
+    found = {"jaxlib": "jax"}.get(roots[0], roots[0])
+    return next((name for name in ("torch", "cupy", "jax") if name in (found, *roots)), "numpy")
 
 
 def _spelled(value: Any) -> Any:
@@ -192,10 +298,10 @@ def _place(way: Iterable[object]) -> str:
 def _parse(text: bytes) -> Any:
     try:
         content = json.loads(text)
-        if content["unspool"] != FORMAT:
+        if content["unspool"] not in FORMATS:
             raise ArrayError(
                 f"the tree has the format {content['unspool']}, and this version of Unspool reads "
-                f"{FORMAT}: update it, or restore the arrays by their names (see regions())"
+                f"{FORMATS[-1]}: update it, or restore the arrays by their names (see regions())"
             )
         return content["tree"]
     except (KeyError, RecursionError, TypeError, ValueError) as cause:
@@ -209,7 +315,7 @@ def _unreadable() -> ArrayError:
     )
 
 
-def _read(spelled: Any, arrays: dict[str, Any]) -> Any:
+def _read(spelled: Any, arrays: Mapping[str, Any]) -> Any:
     if not isinstance(spelled, dict):
         return spelled
     try:
@@ -220,32 +326,58 @@ def _read(spelled: Any, arrays: dict[str, Any]) -> Any:
         raise _unreadable() from cause
 
 
-def _read_node(spelled: dict[str, Any], arrays: dict[str, Any]) -> Any:
+def _read_node(spelled: dict[str, Any], arrays: Mapping[str, Any]) -> Any:
     if "array" in spelled:
         return arrays[spelled["array"]]
     if "float" in spelled:
         return float(spelled["float"])
     if "complex" in spelled:
         return complex(*(_read(part, arrays) for part in spelled["complex"]))
-    for kind in (list, tuple):
+    if "enum" in spelled:
+        return _class(spelled["enum"], _is_enum).__members__[spelled["name"]]
+    if "scalar" in spelled:
+        return _scalar(spelled["scalar"], bytes.fromhex(spelled["hex"]))
+    for kind in (dict, list, tuple):
         if kind.__name__ in spelled:
-            return kind(_read(item, arrays) for item in spelled[kind.__name__])
+            return _read_container(kind, spelled, arrays)
     if "xarray" in spelled:
         return _to_xarray(spelled["xarray"], _read(spelled["of"], arrays))
     values = [_read(item, arrays) for item in spelled["of"]]
-    if "dict" in spelled:
-        return {
-            _read(key, arrays): value for key, value in zip(spelled["dict"], values, strict=True)
-        }
-    return _object(_class(spelled["class"]), dict(zip(spelled["fields"], values, strict=True)))
+    kind = _class(spelled["class"], _is_record)
+    return _object(kind, dict(zip(spelled["fields"], values, strict=True)))
 
 
-def _class(name: str) -> type:
+def _scalar(form: str, content: bytes) -> Any:
+    """A number, a date or a text of NumPy, and nothing that has addresses in it."""
+    numpy = importlib.import_module("numpy")
+    dtype = numpy.dtype(form)
+    if dtype.kind not in "biufcmMSU" or dtype.itemsize != len(content):
+        raise ValueError(form)
+    return numpy.ndarray((), dtype, content)[()]
+
+
+def _read_container(kind: type, spelled: dict[str, Any], arrays: Mapping[str, Any]) -> Any:
+    if kind is dict:
+        keys = (_read(key, arrays) for key in spelled["dict"])
+        items = (_read(item, arrays) for item in spelled["of"])
+        plain: Any = dict(zip(keys, items, strict=True))
+    else:
+        plain = kind(_read(item, arrays) for item in spelled[kind.__name__])
+    if "as" not in spelled:
+        return plain
+    return made(spelled["as"], plain, _read(spelled.get("with"), arrays))
+
+
+def _is_enum(kind: type) -> bool:
+    return issubclass(kind, enum.Enum)
+
+
+def _class(name: str, fits: Callable[[type], bool]) -> Any:
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         found = getattr(found, part, None)
-    if isinstance(found, type) and _is_record(found):
+    if isinstance(found, type) and fits(found):
         return found
     raise ArrayError(
         f"the tree has an object of the class {path} of {module}, which is not loaded: import it "
@@ -289,31 +421,77 @@ def _to_xarray(kind: str, parts: dict[str, Any]) -> Any:
 class _Filler:
     """Compares a tree with a text, and gathers what is to be written."""
 
-    def __init__(self) -> None:
+    def __init__(self, regions: Mapping[str, Region]) -> None:
         self.arrays: list[tuple[str, Any]] = []
+        self._regions = regions
         self._later: list[Callable[[], None]] = []
+        self._added: list[str] = []
 
     def write(self) -> None:
+        """Writes what is no array."""
         for write in self._later:
             write()
+        if self._added:
+            warnings.warn(
+                f"{self._added[0]} was empty, and what was saved was put into it: give it to its "
+                "owner, as by load_state_dict, if the owner has another one.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
-    def fill(self, spelled: Any, target: Any, way: tuple[object, ...]) -> None:
-        if isinstance(spelled, dict) and "array" in spelled:
-            if is_tree(target):
-                raise _differs(way, target)
-            self.arrays.append((spelled["array"], target))
+    def fill_some(self, spelled: Any, target: Any) -> None:
+        """Fills a tree, of whose outermost dictionary keys may be missing."""
+        if type(target) is dict and target and isinstance(spelled, dict) and "dict" in spelled:
+            kept = [
+                (key, item)
+                for key, item in zip(spelled["dict"], spelled["of"], strict=True)
+                if _read(key, {}) in target
+            ]
+            spelled = {"dict": [key for key, _ in kept], "of": [item for _, item in kept]}
+        self.fill(spelled, target, (), None)
+
+    def fill(self, spelled: Any, target: Any, way: tuple[object, ...], write: Write | None) -> None:
+        if isinstance(target, tuple) and isinstance(spelled, dict) and "list" in spelled:
+            # JSON alone has no tuples.
+            spelled = {"tuple": spelled["list"]}
+        if _is_value(spelled):
+            self._value(_read(spelled, {}), target, way, write)
+        elif "array" in spelled:
+            self._array(spelled, target, way, write)
+        elif self._is_empty(spelled, target):
+            self._put(spelled, target, way)
+        else:
+            for key, item, value, setter in self._entries(spelled, target, way):
+                self.fill(item, value, (*way, key), setter)
+
+    def _array(
+        self, spelled: dict[str, Any], target: Any, way: tuple[object, ...], write: Write | None
+    ) -> None:
+        if target is None and write is not None:
+            fresh = self._fresh(spelled, way)
+            self._later.append(lambda: write(fresh))
+            self._added.append(_place(way))
             return
-        if not isinstance(spelled, dict) or "float" in spelled or "complex" in spelled:
+        if is_tree(target):
             raise _differs(way, target)
-        for key, item, value, write in self._entries(spelled, target, way):
-            inner = (*way, key)
-            if _is_value(item):
-                self._value(_read(item, {}), value, inner, write)
-            else:
-                self.fill(item, value, inner)
+        self.arrays.append((spelled["array"], target))
 
-    def _value(self, saved: Any, value: Any, way: tuple[object, ...], write: Any) -> None:
-        if not is_tree(value) or type(value) in _KINDS:
+    def _fresh(self, spelled: dict[str, Any], way: tuple[object, ...]) -> Any:
+        """A new array for one that was saved, of the same library."""
+        region, library = self._regions.get(spelled["array"]), spelled.get("as")
+        if region is None or library not in ("numpy", "torch", "cupy"):
+            raise ArrayError(
+                f"{_place(way)} lacks {spelled['array']!r}, and no array can be made for it here: "
+                "use load, to=..."
+            )
+        place = _arrays.device_for(library, None, None)
+        made = _arrays.allocate(region.shape, region.dtype, library, place)
+        self.arrays.append((region.name, made))
+        return made
+
+    def _value(self, saved: Any, value: Any, way: tuple[object, ...], write: Write | None) -> None:
+        kind = kind_of(type(value))
+        if not (is_tree(value) or _is_scalar(value)) or (kind is not None and kind.changes):
             raise _differs(way, value)
         if write is not None:
             self._later.append(lambda: write(saved))
@@ -323,25 +501,43 @@ class _Filler:
                 f"changed: use load"
             )
 
+    def _is_empty(self, spelled: dict[str, Any], target: Any) -> bool:
+        kind = kind_of(type(target))
+        if kind is None or not kind.changes or target:
+            return False
+        return bool(spelled.get("of" if kind.base is dict and "dict" in spelled else "list"))
+
+    def _put(self, spelled: dict[str, Any], target: Any, way: tuple[object, ...]) -> None:
+        """Puts what was saved into a container that has nothing."""
+        plain = {name: part for name, part in spelled.items() if name not in ("as", "with")}
+        fresh = {node["array"]: self._fresh(node, way) for node in _arrays_in(plain)}
+        found = _read(plain, fresh)
+        add = target.update if isinstance(found, dict) else target.extend
+        self._later.append(lambda: add(found))
+        self._added.append(_place(way))
+
     def _entries(self, spelled: Any, target: Any, way: tuple[object, ...]) -> Iterator[Any]:
-        kind = type(target)
-        if "dict" in spelled and kind is dict:
+        type_ = type(target)
+        kind = kind_of(type_)
+        if kind is not None and kind.base is dict and "dict" in spelled:
             keys = [_read(key, {}) for key in spelled["dict"]]
             if len(keys) == len(target) and all(key in target for key in keys):
                 for key, item in zip(keys, spelled["of"], strict=True):
-                    yield key, item, target[key], _setter(target.__setitem__, key)
+                    write = _setter(target.__setitem__, key) if kind.changes else None
+                    yield key, item, target[key], write
                 return
-        items = spelled.get("list") if kind is list else spelled.get("tuple")
-        if kind in (list, tuple) and items is not None and len(items) == len(target):
-            for index, item in enumerate(items):
-                write = _setter(target.__setitem__, index) if kind is list else None
-                yield index, item, target[index], write
+            raise _other_keys(way, keys, target)
+        items = None if kind is None else spelled.get(kind.base.__name__)
+        if kind is not None and items is not None and len(items) == len(target):
+            for index, (item, value) in enumerate(zip(items, target, strict=True)):
+                write = _setter(target.__setitem__, index) if kind.changes else None
+                yield index, item, value, write
             return
-        name = f"{kind.__module__}:{kind.__qualname__}"
-        if spelled.get("class") == name and _is_record(kind):
+        name = f"{type_.__module__}:{type_.__qualname__}"
+        if spelled.get("class") == name and _is_record(type_):
             found = dict(_fields(target))
             if list(found) == spelled["fields"]:
-                changes = not isinstance(target, tuple) and not _is_frozen(kind)
+                changes = not isinstance(target, tuple) and not _is_frozen(type_)
                 for field, item in zip(spelled["fields"], spelled["of"], strict=True):
                     write = _setter(target.__setattr__, field) if changes else None
                     yield field, item, found[field], write
@@ -349,8 +545,22 @@ class _Filler:
         raise _differs(way, target)
 
 
+def _arrays_in(spelled: Any) -> Iterator[dict[str, Any]]:
+    """The arrays of what was spelled."""
+    if isinstance(spelled, dict) and "array" in spelled:
+        yield spelled
+    elif isinstance(spelled, dict | list):
+        for part in spelled.values() if isinstance(spelled, dict) else spelled:
+            yield from _arrays_in(part)
+
+
 def _is_value(spelled: Any) -> bool:
-    return not isinstance(spelled, dict) or "float" in spelled or "complex" in spelled
+    """Whether it has no arrays, and cannot be changed in place."""
+    if not isinstance(spelled, dict) or not {"float", "complex", "enum", "scalar"}.isdisjoint(
+        spelled
+    ):
+        return True
+    return "tuple" in spelled and all(map(_is_value, spelled["tuple"]))
 
 
 def _is_frozen(kind: Any) -> bool:
@@ -359,6 +569,16 @@ def _is_frozen(kind: Any) -> bool:
 
 def _setter(write: Callable[[Any, Any], None], key: object) -> Callable[[Any], None]:
     return lambda value: write(key, value)
+
+
+def _other_keys(way: tuple[object, ...], saved: list[Any], target: Any) -> ArrayError:
+    lacks = [key for key in saved if key not in target]
+    more = [key for key in target if key not in saved]
+    what = [f"it lacks {lacks[:3]}" if lacks else "", f"it has {more[:3]} as well" if more else ""]
+    return ArrayError(
+        f"{_place(way)} has other keys than when it was saved: {', '.join(filter(None, what))}. "
+        "Give the same ones, or an empty dictionary, which is filled, or use load."
+    )
 
 
 def _differs(way: tuple[object, ...], target: Any) -> ArrayError:

@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use unspool::Wait;
 use unspool_restart::{
-    Chains, Checkpointer, Listed, Manifest, Outcome, RemoteSettings, Settings, find, list,
-    list_remote, remove, remove_copies,
+    Chains, Checkpointer, Listed, Manifest, Outcome, RemoteSettings, Settings, find, find_remote,
+    list, list_remote, open_remote, remove, remove_copies,
 };
 
 use self::ranks::PyRanks;
@@ -230,6 +230,11 @@ impl RestartCore {
         self.talking(py, None, |_| self.checkpointer.restored(step, &outcome, &self.ranks))
     }
 
+    /// The application has what was saved under `step`, and may go on from it.
+    fn loaded(&self, step: u64) {
+        self.checkpointer.loaded(step);
+    }
+
     fn values(&self, py: Python<'_>, step: u64) -> PyResult<String> {
         self.talking(py, None, |wait| self.checkpointer.values(step, wait))
     }
@@ -275,7 +280,7 @@ impl RestartCore {
         guarded(py, || described_all(py, detached(py, None, || list_remote(&place))?))
     }
 
-    /// All parts of a checkpoint: rank, number of ranks, step, values, and the directory of arrays.
+    /// All parts of a checkpoint: the manifest as bytes, and the directory of arrays.
     #[staticmethod]
     #[pyo3(signature = (path, step=None))]
     fn found(
@@ -286,20 +291,38 @@ impl RestartCore {
         guarded(py, || {
             let found = detached(py, None, || find(&path, step))?;
             let word = |part: unspool_restart::FoundPart| {
-                let manifest = part.manifest;
-                (manifest.rank, manifest.ranks, manifest.step, manifest.values, part.data)
+                (RestartManifest(part.manifest), Some(part.data))
             };
             Ok(found.into_iter().map(word).collect())
         })
     }
 
-    /// The bytes of a manifest for a copy of its part that is stored in full; as they are where
-    /// they are not those of a manifest.
+    /// All parts of a checkpoint in a remote place, which have no directory.
     #[staticmethod]
-    fn in_full<'py>(py: Python<'py>, manifest: &[u8]) -> Bound<'py, PyBytes> {
-        let full =
-            Manifest::parse(manifest).map(|one| Manifest { increment: None, ..one }.render());
-        PyBytes::new(py, full.as_deref().unwrap_or(manifest))
+    #[pyo3(signature = (place, step=None))]
+    fn found_remote(
+        py: Python<'_>,
+        place: String,
+        #[pyo3(from_py_with = given::maybe_step)] step: Option<u64>,
+    ) -> PyResult<Vec<FoundWord>> {
+        guarded(py, || {
+            let found = detached(py, None, || find_remote(&place, step))?;
+            Ok(found.into_iter().map(|manifest| (RestartManifest(manifest), None)).collect())
+        })
+    }
+
+    /// A spool in memory that has a part of a remote place, and is to be closed.
+    #[staticmethod]
+    fn opened_remote(
+        py: Python<'_>,
+        place: String,
+        manifest: &Bound<'_, RestartManifest>,
+    ) -> PyResult<Spool> {
+        let manifest = &manifest.get().0;
+        guarded(py, || {
+            let found = waiting_for(py, None, None, |wait| open_remote(&place, manifest, wait));
+            found.map(Spool::over)
+        })
     }
 
     /// Removes the copies by which a rank's part of a step could come back: the number of those
@@ -325,6 +348,38 @@ impl RestartCore {
     }
 }
 
+/// What says that a rank's part of a checkpoint counts.
+#[pyclass(frozen, module = "unspool._unspool")]
+struct RestartManifest(Manifest);
+
+#[pymethods]
+impl RestartManifest {
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.0.rank
+    }
+
+    #[getter]
+    fn ranks(&self) -> u32 {
+        self.0.ranks
+    }
+
+    #[getter]
+    fn step(&self) -> u64 {
+        self.0.step
+    }
+
+    #[getter]
+    fn values(&self) -> &str {
+        &self.0.values
+    }
+
+    /// The bytes of the manifest of a copy of the part that is stored in full.
+    fn in_full<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &Manifest { increment: None, ..self.0.clone() }.render())
+    }
+}
+
 /// The checkpoints of a durable spool, put together one after the other.
 #[pyclass(frozen, module = "unspool._unspool")]
 struct RestartChains(Mutex<Chains>);
@@ -347,7 +402,7 @@ impl RestartChains {
 type ListedWord<'py> = (Vec<Bound<'py, PyDict>>, Vec<String>);
 
 /// A part of a checkpoint.
-type FoundWord = (u32, u32, u64, String, PathBuf);
+type FoundWord = (RestartManifest, Option<PathBuf>);
 
 impl RestartCore {
     /// Runs a call in which ranks may talk. What Python raises there is what the call raises.

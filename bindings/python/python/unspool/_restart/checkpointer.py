@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from .._files import AnyPath, absolute
+from .._files import AnyPath, absolute, same
 from .._types import Disk
 from .._unspool import Spool
 from ..codecs.values import Codecs
@@ -32,7 +32,7 @@ from .core import Core, Outcome, RestartCore
 from .parts import CheckpointPart, parts
 from .ranks import ranks_of
 from .signals import Signals
-from .values import read, sort
+from .values import fill, read, sort
 
 __all__ = ["Checkpointer"]
 
@@ -145,6 +145,9 @@ class Checkpointer:
         if on_error not in ("raise", "warn"):
             raise OptionError(f'on_error={on_error!r}: write "raise" or "warn".')
         self._signals, self._path = Signals(signals), absolute(path, "path")
+        place = None if remote is None else _place(remote)
+        if isinstance(place, Path) and same(place, self._path):
+            raise OptionError(f"remote={str(place)!r}: it is the folder of the run itself.")
         opened: list[Spool] = []
 
         def make(data: Path | None) -> Spool:
@@ -165,7 +168,7 @@ class Checkpointer:
                 mtbf=mtbf,
                 share=share,
                 timeout=timeout,
-                remote=None if remote is None else _place(remote),
+                remote=None if place is None else str(place),
                 remote_every=remote_every,
                 partner=partner,
                 increments=increments,
@@ -254,39 +257,54 @@ class Checkpointer:
         self._check()
         return self._core.candidate()
 
-    def restore(self, **targets: Any) -> int | None:
+    def restore(self, step: int | None = None, /, **targets: Any) -> int | None:
         """Copies the newest checkpoint that counts into arrays, and gives random number generators
-        the state that they had; returns its step, or None when there is none. Some of what was
-        saved may be given. `values` has the small values.
+        the state that they had; returns its step, or None when there is none. A checkpoint that was
+        saved just now is waited for. Some of what was saved may be given. `values` has the small
+        values.
+
+        With a step it is that checkpoint and no other one, on all ranks: those that are newer go
+        with the next save.
+
+        Lists, dictionaries and objects that were saved are filled in place, and have to be as when
+        they were saved. A dictionary or a list that is empty, such as the state of an optimizer
+        before its first step, gets what was saved, in new arrays of the same library, with a
+        `RuntimeWarning`: give it to its owner, as by `optimizer.load_state_dict`.
 
         What a rank lacks, it gets back from its partner; what it lacks or has damaged, it fetches
         from the remote place. Else all ranks take the next older checkpoint, with a
         `RuntimeWarning` that names the file; those that are newer go with the next save.
 
         Raises:
-            ArrayError: names, shapes or dtypes are not those that were saved, here or on another
-                rank.
-            WaitTimeoutError: another rank did not answer.
+            ArrayError: names, shapes, dtypes or containers are not those that were saved, here or
+                on another rank.
+            UnknownVersionError: the step does not count on this rank.
+            LostCheckpointError: the step cannot be read on some rank, and why.
+            WaitTimeoutError: the checkpoint did not become durable, or another rank did not answer,
+                within `timeout`.
             DeviceError, ClosedError.
         """
         generators = {name: one for name, one in targets.items() if random.is_generator(one)}
-        arrays = {name: one for name, one in targets.items() if name not in generators}
+        others = {name: one for name, one in targets.items() if name not in generators}
 
         def take(spool: Spool, step: int) -> dict[str, Any]:
-            states = read(self._core.values(step))[1]
+            small, states = read(self._core.values(step))
             for name, generator in generators.items():
                 if name not in states:
                     raise ArrayError(f"{name}: no random numbers were saved under this name.")
                 random.check(name, generator, states[name])
-            if arrays:
+            writes = [fill(name, small[name], one) for name, one in others.items() if name in small]
+            if arrays := {name: one for name, one in others.items() if name not in small}:
                 spool.restore(step, arrays)
+            for write in writes:
+                write()
             return states
 
-        step, states = self._newest(take)
+        taken, states = self._newest(take) if step is None else self._exactly(_step(step), take)
         for name, generator in generators.items():
             if states is not None:
                 random.set_state(generator, states[name])
-        return step
+        return taken
 
     def load(
         self,
@@ -296,8 +314,12 @@ class Checkpointer:
         device: str | None = None,
     ) -> dict[str, Any]:
         """Everything that was saved under `step`, arrays as new ones of the library `to` on
-        `device`, and small values. Without a step it is the newest checkpoint that counts, taken as
-        by `restore`: arrays of JAX, which cannot be written, come back so.
+        `device`, and small values. A checkpoint that was saved just now is waited for. Without a
+        step it is the newest checkpoint that counts, taken as by `restore`: arrays of JAX, which
+        cannot be written, come back so.
+
+        A step that was loaded can be gone on from: a save of a step after it that is not newer than
+        the last one deletes what came after it, on all ranks. So a run that went wrong goes back.
 
         Raises:
             UnknownVersionError: there is no checkpoint that counts; or the step that was named does
@@ -311,7 +333,9 @@ class Checkpointer:
 
         self._check()
         if step is not None:
-            return self._taken(_step(step), take)
+            found = self._taken(_step(step), take)
+            self._core.loaded(_step(step))
+            return found
         taken = self._newest(take)[1]
         if taken is None:
             raise UnknownVersionError(f"{self._path} has no checkpoint that counts.")
@@ -445,6 +469,30 @@ class Checkpointer:
             unreadable.append(step)
         return None, None
 
+    def _exactly(
+        self, step: int, take: Callable[[Spool, int], dict[str, Any]]
+    ) -> tuple[int, dict[str, Any]]:
+        """The checkpoint of `step` on all ranks, and what `take` made of it here."""
+        self._check()
+        taken, raised = None, None
+        outcome: tuple[Outcome, str] = ("restored", "")
+        try:
+            taken = self._taken(step, take)
+        except _UNREADABLE as why:
+            outcome, raised = ("unreadable", str(why)), why
+        except Exception as why:
+            outcome, raised = ("refused", str(why)), why
+        try:
+            reasons = self._core.restored(step, *outcome)
+        except OptionError as told:
+            raise raised or ArrayError(str(told)) from None
+        if raised is not None or taken is None:
+            raise raised or Error("A step was restored, and nothing came of it.")
+        if reasons:
+            raise LostCheckpointError(" ".join(reasons))
+        self._restored = step
+        return step, taken
+
     def _taken(self, step: int, take: Callable[[Spool, int], dict[str, Any]]) -> dict[str, Any]:
         """What `take` makes of a checkpoint here; what is damaged here is fetched."""
         self._core.ready(step)
@@ -532,11 +580,11 @@ class Checkpointer:
             self._give_up()
 
 
-def _place(remote: AnyPath) -> str:
+def _place(remote: AnyPath) -> Path | str:
     """An address as it is, or a path that is meant now."""
     if isinstance(remote, str) and "://" in remote:
         return remote
-    return str(absolute(remote, "remote"))
+    return absolute(remote, "remote")
 
 
 def _last_of(checkpointer: weakref.ref[Checkpointer]) -> Callable[[], None]:

@@ -9,32 +9,33 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from .. import stats
 from .._types import Disk
 from .._unspool import Spool
-from ..errors import OptionError
+from ..errors import (
+    CorruptCheckpointError,
+    LostCheckpointError,
+    OptionError,
+    StorageError,
+    UnknownVersionError,
+)
 from .core import Chains, RestartCore
+from .parts import Place, holds_run, parts_in
 
-__all__ = ["Choose", "holds_copies", "holds_run", "list_run", "remove_steps", "verify_run"]
+__all__ = ["Choose", "check_children", "list_run", "remove_steps", "verify_run"]
 
 #: Chooses among the steps that are there by a text such as `10:20`.
 Choose = Callable[[str, list[int]], list[int]]
 
+#: What may be wrong with a part.
+UNREADABLE = (CorruptCheckpointError, LostCheckpointError, StorageError, UnknownVersionError)
+
 #: What is wrong with a version of a spool, if anything.
 Fault = Callable[[Spool, int, Chains], str | None]
-
-
-def holds_run(path: Path) -> bool:
-    """Whether a Checkpointer has written there."""
-    return any(path.glob("rank-*-of-*/data"))
-
-
-def holds_copies(place: Path | str) -> bool:
-    """Whether a Checkpointer has copied to it; an address is taken for such a place."""
-    return isinstance(place, str) or any(place.glob("rank-*-of-*/step-*.frame"))
 
 
 def list_run(options: argparse.Namespace, choose: Choose) -> int:
@@ -50,7 +51,7 @@ def list_run(options: argparse.Namespace, choose: Choose) -> int:
             f"{len(one['has'])} of {one['ranks']}",
             stats.size(one["nbytes"]),
             f"{one['seconds']:.2f} s",
-            f"{datetime.fromtimestamp(one['written'], UTC):%Y-%m-%d %H:%M:%S}",
+            _date(one["written"]),
             ("counts" if one["counts"] else _lacking(one)) + _increment(one),
         )
         for one in found
@@ -69,6 +70,23 @@ def verify_run(options: argparse.Namespace, choose: Choose, fault: Fault) -> int
     path = options.directory
     found, damaged = _listed(path, options.versions, choose)
     wanted = {one["step"] for one in found}
+    if holds_run(path):
+        parts = _verify_folder(path, found, damaged, fault)
+    else:
+        parts = _verify_copies(path, found, damaged)
+    if options.json:
+        _print_json(path, steps=sorted(wanted), parts=parts, damaged=damaged)
+    else:
+        for text in damaged:
+            print(text)
+        print(f"{parts} parts of {len(wanted)} steps read, {len(damaged)} damaged or missing")
+    return 1 if damaged else 0
+
+
+def _verify_folder(
+    path: Path, found: list[dict[str, Any]], damaged: list[str], fault: Fault
+) -> int:
+    """Adds what is wrong to `damaged`; the number of parts that were read."""
     parts = 0
     for data, rank, ranks in _folders(path):
         held = [one for one in found if one["ranks"] == ranks and rank in one["has"]]
@@ -82,13 +100,35 @@ def verify_run(options: argparse.Namespace, choose: Choose, fault: Fault) -> int
                 why = fault(spool, step, chains) if is_there else lost.get(step, "it is not there")
                 if why:
                     damaged.append(f"rank {rank} of {ranks}, step {step}: {why}")
-    if options.json:
-        _print_json(path, steps=sorted(wanted), parts=parts, damaged=damaged)
-    else:
-        for text in damaged:
-            print(text)
-        print(f"{parts} parts of {len(wanted)} steps read, {len(damaged)} damaged or missing")
-    return 1 if damaged else 0
+    return parts
+
+
+def _verify_copies(place: Place, found: list[dict[str, Any]], damaged: list[str]) -> int:
+    """As `_verify_folder`, for a place of copies."""
+    parts = 0
+    for step in (one["step"] for one in found if one["counts"]):
+        for part in parts_in(place, step):
+            parts += 1
+            try:
+                with part.opened() as spool, spool.reading(step):
+                    pass
+            except UNREADABLE as why:
+                damaged.append(f"{part.prefix.rstrip('/') or 'rank 0'}, step {step}: {why}")
+    return parts
+
+
+def check_children(path: Path, steps: set[int], what: str) -> None:
+    """Refuses to do away with steps that others are increments to.
+
+    Raises:
+        OptionError: others are.
+    """
+    for one in RestartCore.listed(path)[0]:
+        if one["step"] not in steps and (needed := steps.intersection(one["increment_to"])):
+            raise OptionError(
+                f"step {one['step']} is an increment to step {min(needed)} in {path}: {what} both, "
+                "or neither"
+            )
 
 
 def remove_steps(options: argparse.Namespace, choose: Choose) -> int:
@@ -104,11 +144,7 @@ def remove_steps(options: argparse.Namespace, choose: Choose) -> int:
     if not holds_run(path):
         raise OptionError(f"{path} holds no checkpoints of a run (unspool clean --discard?)")
     steps = {one["step"] for one in _listed(path, options.steps, choose)[0]}
-    for one in RestartCore.listed(path)[0]:
-        if one["step"] not in steps and (needed := steps.intersection(one["increment_to"])):
-            raise OptionError(
-                f"step {one['step']} is an increment to step {min(needed)}: remove both, or neither"
-            )
+    check_children(path, steps, "remove")
     kept, remote = 0, Counter[str]()
     for data, rank, ranks in _folders(path):
         # The spool holds the lock: a run that goes on is not disturbed.
@@ -136,12 +172,12 @@ def _counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def _listed(
-    path: Path | str, text: str | None, choose: Choose
+    path: Place, text: str | None, choose: Choose
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    if holds_copies(path):
-        found, damaged = RestartCore.listed_remote(str(path))
-    else:
+    if holds_run(path):
         found, damaged = RestartCore.listed(path)
+    else:
+        found, damaged = RestartCore.listed_remote(str(path))
     if text is not None:
         chosen = set(choose(text, sorted({one["step"] for one in found})))
         found = [one for one in found if one["step"] in chosen]
@@ -174,10 +210,19 @@ def _increment(one: dict[str, Any]) -> str:
 
 
 def _lacking(one: dict[str, Any]) -> str:
-    lacking = sorted(set(range(one["ranks"])) - set(one["has"]))
-    more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-    return f"lacks rank {', '.join(map(str, lacking[:3]))}{more}"
+    # There may be more ranks than can be counted one by one, in a file that somebody made up.
+    count, has = one["ranks"] - len(one["has"]), set(one["has"])
+    lacking = islice((rank for rank in range(one["ranks"]) if rank not in has), 3)
+    more = f" and {count - 3} more" if count > 3 else ""
+    return f"lacks rank {', '.join(map(str, lacking))}{more}"
 
 
-def _print_json(directory: Path | str, **fields: Any) -> None:
+def _date(seconds: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds} s"
+
+
+def _print_json(directory: Place, **fields: Any) -> None:
     print(json.dumps({"directory": str(directory), **fields}, indent=2))

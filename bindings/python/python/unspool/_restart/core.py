@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from .._unspool import RestartCore, Spool
 
-__all__ = ["Chains", "Core", "RestartCore"]
+__all__ = ["Chains", "Core", "ManifestOfPart", "RestartCore"]
 
 Outcome = Literal["restored", "unreadable", "refused"]
 
@@ -18,6 +18,29 @@ class Chains(Protocol):
 
     def put_together(self, version: int) -> Spool | None:
         """A spool that has a version in full and is to be closed; None where it lies in full."""
+
+
+class ManifestOfPart(Protocol):
+    """What says that a rank's part of a checkpoint counts."""
+
+    @property
+    def rank(self) -> int:
+        """The rank whose part it is."""
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks that have a part."""
+
+    @property
+    def step(self) -> int:
+        """The step of the checkpoint."""
+
+    @property
+    def values(self) -> str:
+        """The small values, as the text that was saved with it."""
+
+    def in_full(self) -> bytes:
+        """The bytes of the manifest of a copy that is stored in full."""
 
 
 class Core(Protocol):
@@ -85,6 +108,9 @@ class Core(Protocol):
 
     def values(self, step: int) -> str:
         """The small values of a checkpoint."""
+
+    def loaded(self, step: int) -> None:
+        """The application may go on from what was saved under `step`."""
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits for what was saved."""

@@ -1,4 +1,4 @@
-"""All parts of a checkpoint, for those who go on with another number of ranks."""
+"""The parts of checkpoints, seen from outside: in the folder of a run, or in a place of copies."""
 
 from __future__ import annotations
 
@@ -6,15 +6,81 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from .._files import AnyPath, absolute
 from .._types import Disk
 from .._unspool import Spool
-from .core import Chains, RestartCore
+from .core import Chains, ManifestOfPart, RestartCore
 from .values import read
 
-__all__ = ["CheckpointPart", "parts", "whole"]
+__all__ = ["CheckpointPart", "Part", "holds_copies", "holds_run", "parts", "parts_in", "whole"]
+
+#: A directory, or the address of a remote place.
+Place = Path | str
+
+
+def holds_run(place: Place) -> bool:
+    """Whether a Checkpointer has written there."""
+    return isinstance(place, Path) and any(place.glob("rank-*-of-*/data"))
+
+
+def holds_copies(place: Place) -> bool:
+    """Whether a Checkpointer has copied to it; an address is taken for such a place."""
+    return isinstance(place, str) or any(place.glob("rank-*-of-*/step-*.frame"))
+
+
+class Part:
+    """One rank's part of a checkpoint, or a checkpoint of a history, which has one.
+
+    Attributes:
+        step: the step of the checkpoint, or the version.
+        manifest: what says that it counts; None in a history.
+        place: the directory of the spool that has its arrays, or the remote place.
+    """
+
+    def __init__(
+        self, place: Place, step: int, manifest: ManifestOfPart | None, *, copied: bool = False
+    ) -> None:
+        self.place, self.step, self.manifest, self._copied = place, step, manifest, copied
+
+    @property
+    def prefix(self) -> str:
+        """What stands before names of arrays, so that those of several ranks differ."""
+        if self.manifest is None or self.manifest.ranks == 1:
+            return ""
+        return f"rank-{self.manifest.rank:04}/"
+
+    @contextmanager
+    def opened(self) -> Iterator[Spool]:
+        """A spool that has it in full. What else is damaged there is not warned of.
+
+        Raises:
+            CorruptCheckpointError, LostCheckpointError, StorageError: it cannot be had.
+        """
+        if self._copied and self.manifest is not None:
+            with RestartCore.opened_remote(str(self.place), self.manifest) as spool:
+                yield spool
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            spool = Spool(on="cpu", disk=Disk(self.place, mode="r"))
+        with spool, whole(spool, self.step) as there:
+            yield there
+
+
+def parts_in(place: Place, step: int | None) -> list[Part]:
+    """All parts of a checkpoint in the folder of a run or in a place of copies, by rank. Without a
+    step it is the newest one of which all parts are there.
+
+    Raises:
+        UnknownVersionError: not all of them are there.
+    """
+    if not holds_run(place) and holds_copies(place):
+        copied = RestartCore.found_remote(str(place), step)
+        return [Part(place, found.step, found, copied=True) for found, _ in copied]
+    return [Part(Path(data), found.step, found) for found, data in RestartCore.found(place, step)]
 
 
 class CheckpointPart(Mapping[str, Any]):
@@ -28,19 +94,15 @@ class CheckpointPart(Mapping[str, Any]):
         small: the small values; the text of a program in C, C++ or Fortran is under `values`.
     """
 
-    def __init__(self, rank: int, ranks: int, step: int, text: str, data: str) -> None:
-        self.rank, self.ranks, self.step = rank, ranks, step
-        self.small, _ = read(text)
-        self._data = data
+    def __init__(self, part: Part, manifest: ManifestOfPart) -> None:
+        self.rank, self.ranks, self.step = manifest.rank, manifest.ranks, manifest.step
+        self.small, _ = read(manifest.values)
+        self._part = part
 
     @cached_property
     def _arrays(self) -> dict[str, Any]:
-        with warnings.catch_warnings():
-            # What else is damaged there does not matter here.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            spool = Spool(on="cpu", disk=Disk(self._data, mode="r"))
-        with spool, whole(spool, self.step) as there:
-            found: dict[str, Any] = there.load(self.step)
+        with self._part.opened() as spool:
+            found: dict[str, Any] = spool.load(self.step)
             return found
 
     def __getitem__(self, name: str) -> Any:
@@ -74,4 +136,7 @@ def whole(spool: Spool, step: int, chains: Chains | None = None) -> Iterator[Spo
 
 def parts(path: AnyPath, step: int | None) -> list[CheckpointPart]:
     """All parts of a checkpoint, by rank."""
-    return [CheckpointPart(*found) for found in RestartCore.found(absolute(path, "path"), step)]
+    is_address = isinstance(path, str) and "://" in path
+    place = path if isinstance(path, str) and is_address else absolute(path, "path")
+    found = parts_in(place, step)
+    return [CheckpointPart(part, part.manifest) for part in found if part.manifest is not None]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from .._trees import DEPTH, assign, flatten, text_of
+from ..errors import ArrayError
 from . import random
 
-__all__ = ["Saved", "is_small", "read", "sort"]
+__all__ = ["Saved", "fill", "is_small", "read", "sort"]
 
 _PLAIN = (type(None), bool, int, float, str)
 
@@ -30,7 +33,8 @@ def sort(given: Mapping[str, Any]) -> Saved:
     """Tells arguments apart.
 
     Raises:
-        ArrayError: the state of a random number generator cannot be read.
+        ArrayError: the state of a random number generator cannot be read, or a value holds itself
+            or an integer of more digits than Python writes.
     """
     arrays: dict[str, Any] = {}
     values: dict[str, Any] = {}
@@ -42,8 +46,7 @@ def sort(given: Mapping[str, Any]) -> Saved:
             values[name] = _of_numpy(value)
         else:
             arrays[name] = value
-    text = json.dumps({"values": values, "random": states}, separators=(",", ":"))
-    return Saved(arrays, text)
+    return Saved(arrays, text_of({"values": values, "random": states}))
 
 
 def read(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -54,6 +57,23 @@ def read(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
         found = json.loads(text)
         return dict(found["values"]), dict(found["random"])
     return ({"values": text} if text else {}), {}
+
+
+def fill(name: str, saved: Any, target: Any) -> Callable[[], None]:
+    """What writes a small value that was saved into a list or a dictionary.
+
+    Raises:
+        ArrayError: the target is neither, or has other items than what was saved.
+    """
+    if not isinstance(target, dict | list):
+        raise ArrayError(
+            f"{name}: it was saved as a value, which cannot be written into a "
+            f"{type(target).__name__}: `values` has it."
+        )
+    arrays, text = flatten({name: saved})
+    if arrays or text is None:
+        raise ArrayError(f"{name}: the small values of this checkpoint cannot be read.")
+    return assign(text, {name: target})[1]
 
 
 def _of_numpy(value: Any) -> Any:
@@ -68,14 +88,18 @@ def _of_numpy(value: Any) -> Any:
 
 def is_small(value: Any) -> bool:
     """Whether it is made of numbers, texts, True, False, None, lists and dictionaries alone."""
-    return _is_plain(_of_numpy(value))
+    return _is_plain(_of_numpy(value), 0)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any, depth: int) -> bool:
+    if depth > DEPTH:
+        # It holds itself, perhaps; a tree says so.
+        return False
     if isinstance(value, _PLAIN):
-        return True
+        return not isinstance(value, enum.Enum)
     if type(value) in (list, tuple):
-        return all(map(_is_plain, value))
+        return all(_is_plain(item, depth + 1) for item in value)
     if type(value) is dict:
-        return all(type(key) is str for key in value) and all(map(_is_plain, value.values()))
+        items = value.items()
+        return all(type(key) is str and _is_plain(item, depth + 1) for key, item in items)
     return False

@@ -6,9 +6,9 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeGuard
 
+from .._files import read_text
 from .._unspool import ScheduleCore, trace_text
 from ..errors import ScheduleError
 from .actions import Action
@@ -331,7 +331,7 @@ def _read(path: str | os.PathLike[str]) -> str:
     if not os.fspath(path):
         raise ScheduleError("Trace(''): write the path of a file, or a text of lines.")
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_text(path)
     except UnicodeDecodeError as error:
         raise ScheduleError(
             f"{os.fspath(path)} is not a trace: it is not text, but has other bytes from byte "
