@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .errors import ArrayError
+from .errors import ArrayError, shown
 
 __all__ = ["Kind", "kind_of", "made"]
 
@@ -58,14 +58,14 @@ def _factory(value: Any) -> str | None:
     if factory in (getattr(builtins, name) for name in _FACTORIES):
         return str(factory.__name__)
     raise ArrayError(
-        f"a defaultdict that calls {factory!r:.60} cannot be saved: pass dict(it), and make a "
+        f"a defaultdict that calls {shown(factory)} cannot be saved: pass dict(it), and make a "
         "defaultdict of what comes back"
     )
 
 
 def _defaulting(items: dict[Any, Any], factory: Any) -> Any:
     if factory not in (None, *_FACTORIES):
-        raise ArrayError(f"a defaultdict does not call {factory!r:.60}.")
+        raise ArrayError(f"a defaultdict does not call {shown(factory)}.")
     return collections.defaultdict(factory and getattr(builtins, factory), items)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .errors import OptionError, StorageError
+from .errors import OptionError, StorageError, shown
 
 __all__ = ["AnyPath", "Format", "absolute", "read_text", "same", "whole", "write_json"]
 
@@ -33,7 +33,7 @@ def absolute(path: AnyPath, option: str) -> Path:
     except TypeError:
         text = ""
     if not text or "\0" in text:
-        raise OptionError(f"{option}={path!r:.60}: write a path.")
+        raise OptionError(f"{option}={shown(path)}: write a path.")
     try:
         # Links are left as they are, so that `..` after one leads where the system goes.
         return Path(text).absolute()

@@ -20,7 +20,7 @@ from typing import Any
 from . import _arrays
 from ._containers import Kind, kind_of, made
 from ._types import Region
-from .errors import ArrayError
+from .errors import ArrayError, shown
 
 #: The region that says what the tree is.
 REGION = "unspool.tree"
@@ -77,12 +77,12 @@ def text_of(content: Any) -> str:
 
 def _named(arrays: dict[str, Any]) -> list[tuple[str, Any]]:
     for name in arrays:
-        if not _is_unicode(name):
+        if not is_unicode(name):
             raise ArrayError(f"the name {name!r} is not Unicode: give it another one.")
     return list(arrays.items())
 
 
-def _is_unicode(name: str) -> bool:
+def is_unicode(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
@@ -196,7 +196,7 @@ class _Writer:
 def _member(value: enum.Enum, way: tuple[object, ...]) -> dict[str, str]:
     type_, name = type(value), value.name
     if name not in type_.__members__:
-        raise ArrayError(f"{_place(way)}: {value!r:.60} has no name of its own: pass its value.")
+        raise ArrayError(f"{_place(way)}: {shown(value)} has no name of its own: pass its value.")
     return {"enum": f"{type_.__module__}:{type_.__qualname__}", "name": name}
 
 
@@ -289,7 +289,7 @@ def _of_xarray(value: Any, way: tuple[object, ...]) -> Any:
 
 
 def _place(way: Iterable[object]) -> str:
-    return "the tree" + "".join(f"[{key!r}]" for key in way)
+    return "the tree" + "".join(f"[{shown(key)}]" for key in way)
 
 
 # Reading.
@@ -433,8 +433,8 @@ class _Filler:
             write()
         if self._added:
             warnings.warn(
-                f"{self._added[0]} was empty, and what was saved was put into it: give it to its "
-                "owner, as by load_state_dict, if the owner has another one.",
+                f"{self._added[0]} lacked what was saved, which was put into it: give it to its "
+                "owner, as by load_state_dict, if that has another one.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -497,7 +497,7 @@ class _Filler:
             self._later.append(lambda: write(saved))
         elif type(saved) is not type(value) or (saved != value and saved == saved):
             raise ArrayError(
-                f"{_place(way)} was {saved!r} when it was saved, and what holds it cannot be "
+                f"{_place(way)} was {shown(saved)} when it was saved, and what holds it cannot be "
                 f"changed: use load"
             )
 
@@ -516,17 +516,28 @@ class _Filler:
         self._later.append(lambda: add(found))
         self._added.append(_place(way))
 
+    def _add(self, target: Any, lacks: dict[Any, Any], way: tuple[object, ...]) -> None:
+        """Adds values that a dictionary lacks, such as options of a scheduler in an optimizer."""
+        if lacks:
+            found = {key: _read(item, {}) for key, item in lacks.items()}
+            self._later.append(lambda: target.update(found))
+            self._added.append(_place(way))
+
     def _entries(self, spelled: Any, target: Any, way: tuple[object, ...]) -> Iterator[Any]:
         type_ = type(target)
         kind = kind_of(type_)
         if kind is not None and kind.base is dict and "dict" in spelled:
             keys = [_read(key, {}) for key in spelled["dict"]]
-            if len(keys) == len(target) and all(key in target for key in keys):
-                for key, item in zip(keys, spelled["of"], strict=True):
-                    write = _setter(target.__setitem__, key) if kind.changes else None
-                    yield key, item, target[key], write
-                return
-            raise _other_keys(way, keys, target)
+            saved = dict(zip(keys, spelled["of"], strict=True))
+            lacks = {key: item for key, item in saved.items() if key not in target}
+            fits = all(key in saved for key in target) and (kind.changes or not lacks)
+            if not fits or any(True for _ in _arrays_in(list(lacks.values()))):
+                raise _other_keys(way, keys, target)
+            self._add(target, lacks, way)
+            for key, value in target.items():
+                write = _setter(target.__setitem__, key) if kind.changes else None
+                yield key, saved[key], value, write
+            return
         items = None if kind is None else spelled.get(kind.base.__name__)
         if kind is not None and items is not None and len(items) == len(target):
             for index, (item, value) in enumerate(zip(items, target, strict=True)):

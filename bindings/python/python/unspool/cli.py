@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
@@ -15,8 +17,9 @@ from unspool.errors import MissingLibraryError, OptionError
 
 __all__ = ["Parser", "guarded", "main", "size_in_bytes"]
 
-#: Exit codes: a failure, a mistake of the user, and Ctrl-C as shells count it.
-FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+#: Exit codes: a failure, a mistake of the user, and Ctrl-C and a pipe that nobody reads as shells
+#: count them.
+FAILED, MISTAKE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 #: Commands of the package `unspool-studies`, which tells where they are in this group of entry
 #: points: each is a function of the arguments that returns the exit code.
@@ -44,8 +47,18 @@ def guarded(name: str, command: Callable[[], int]) -> int:
         name: of the program, which stands before an error.
         command: does the work and returns the exit code.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names that an output has no letters for are shown by their numbers.
+            stream.reconfigure(errors="backslashreplace")
     try:
-        return command()
+        code = command()
+        print(end="", flush=True)
+        return code
+    except BrokenPipeError:
+        # Whoever reads has seen enough. What is left must not fail at the end of the program.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        return BROKEN_PIPE
     except (OptionError, MissingLibraryError, ValueError, TypeError) as error:
         if not isinstance(error, Error):
             raise

@@ -27,6 +27,16 @@ __all__ = [
 ]
 
 
+def shown(value: object) -> str:
+    """A value as an error shows it, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:
+        # Such as that of an integer with more digits than Python writes.
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 class Error(Exception):
     """The base of all exceptions of this package. Raised itself for a mistake in Unspool.
 

@@ -212,7 +212,7 @@ fn is_class(value: &Bound<'_, PyAny>, name: &str) -> bool {
 
 /// As it is written, but in one short line.
 fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
-    let repr = value.repr()?.to_string();
+    let repr = value.repr().map_or_else(|_| "a value".to_owned(), |repr| repr.to_string());
     let text = repr.split_whitespace().collect::<Vec<_>>().join(" ");
     if text.chars().count() <= SHOWN {
         return Ok(text);

@@ -11,7 +11,7 @@ mod simulate;
 #[path = "../../../../common/size.rs"]
 mod size;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader, Write};
 use std::path::Path;
 use std::process::ExitCode;

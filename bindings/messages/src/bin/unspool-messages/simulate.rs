@@ -1,6 +1,5 @@
 //! Foretells what a recorded program would take on more ranks and another network.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -79,7 +78,7 @@ pub(crate) fn simulate(simulating: Simulating) -> Result<String, String> {
 }
 
 fn read(path: &Path, events: impl FnMut(u32, Events)) -> Result<Run, String> {
-    let file = regular(path).map_err(|error| format!("{}: {error}.", path.display()))?;
+    let file = crate::parts::regular(path).map_err(|error| format!("{}: {error}.", path.display()))?;
     Run::read_with(BufReader::new(file), events)
         .map_err(|error: RunError| format!("{} cannot be used: {error}", path.display()))
 }

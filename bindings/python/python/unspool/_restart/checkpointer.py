@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import operator
 import os
 import warnings
 import weakref
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from .._files import AnyPath, absolute, same
+from .._trees import is_unicode
 from .._types import Disk
 from .._unspool import Spool
 from ..codecs.values import Codecs
@@ -26,6 +28,7 @@ from ..errors import (
     StorageError,
     UnknownVersionError,
     WaitTimeoutError,
+    shown,
 )
 from . import random
 from .core import Core, Outcome, RestartCore
@@ -141,9 +144,9 @@ class Checkpointer:
         increments: bool | int = False,
     ) -> None:
         if type(keep) is not int or not 0 < keep < 1 << 32:
-            raise OptionError(f"keep={keep!r}: write how many checkpoints stay, at least 1.")
-        if on_error not in ("raise", "warn"):
-            raise OptionError(f'on_error={on_error!r}: write "raise" or "warn".')
+            raise OptionError(f"keep={shown(keep)}: write how many checkpoints stay, at least 1.")
+        if not isinstance(on_error, str) or on_error not in ("raise", "warn"):
+            raise OptionError(f'on_error={shown(on_error)}: write "raise" or "warn".')
         self._signals, self._path = Signals(signals), absolute(path, "path")
         place = None if remote is None else _place(remote)
         if isinstance(place, Path) and same(place, self._path):
@@ -582,9 +585,11 @@ class Checkpointer:
 
 def _place(remote: AnyPath) -> Path | str:
     """An address as it is, or a path that is meant now."""
-    if isinstance(remote, str) and "://" in remote:
-        return remote
-    return absolute(remote, "remote")
+    is_address = isinstance(remote, str) and "://" in remote
+    place = remote if isinstance(remote, str) and is_address else absolute(remote, "remote")
+    if not is_unicode(str(place)):
+        raise OptionError(f"remote={shown(remote)}: names of objects are Unicode.")
+    return place
 
 
 def _last_of(checkpointer: weakref.ref[Checkpointer]) -> Callable[[], None]:
@@ -599,9 +604,9 @@ def _last_of(checkpointer: weakref.ref[Checkpointer]) -> Callable[[], None]:
 
 def _step(step: Any) -> int:
     try:
-        number = step.__index__()
-    except AttributeError:
-        raise OptionError(f"step={step!r:.60}: a step is an integer.") from None
+        number = operator.index(step)
+    except TypeError:
+        raise OptionError(f"step={shown(step)}: a step is an integer.") from None
     if not 0 <= number < 1 << 63:
-        raise OptionError(f"step={number}: a step is not negative, and below 2**63.")
+        raise OptionError(f"step={shown(number)}: a step is not negative, and below 2**63.")
     return int(number)

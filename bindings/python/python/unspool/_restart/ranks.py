@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Protocol
 
-from ..errors import OptionError, WaitTimeoutError
+from ..errors import OptionError, WaitTimeoutError, shown
 
 __all__ = ["Ranks", "ranks_of"]
 
@@ -167,7 +167,7 @@ def ranks_of(given: Any, seconds: float) -> Ranks:
     """
     if given is None:
         return Alone()
-    if given == "torch":
+    if isinstance(given, str) and given == "torch":
         distributed = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_initialized():
             text = 'ranks="torch": call torch.distributed.init_process_group first.'
@@ -182,6 +182,6 @@ def ranks_of(given: Any, seconds: float) -> Ranks:
         ranks: Ranks = given
         return ranks
     raise OptionError(
-        f"ranks={given!r:.60}: write None, a communicator of mpi4py such as MPI.COMM_WORLD, "
+        f"ranks={shown(given)}: write None, a communicator of mpi4py such as MPI.COMM_WORLD, "
         'a process group of torch.distributed, or "torch" for its default one.'
     )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
-from ..errors import OptionError
+from ..errors import OptionError, shown
 
 __all__ = ["Signals"]
 
@@ -43,7 +43,7 @@ class Signals:
     def __init__(self, names: str | Iterable[str]) -> None:
         listed = [names] if isinstance(names, str) else names
         if not isinstance(listed, Iterable):
-            raise OptionError(f"signals={names!r:.60}: write names, such as ('SIGTERM',), or ().")
+            raise OptionError(f"signals={shown(names)}: write names, such as ('SIGTERM',), or ().")
         self._numbers = list(dict.fromkeys(map(_number, listed)))
         self._stop: Stop | None = None
 
@@ -184,7 +184,7 @@ def _number(name: str) -> int:
     found = getattr(signal, name, None) if isinstance(name, str) else None
     if not isinstance(found, signal.Signals):
         raise OptionError(
-            f"signals=...: {name!r:.60} is not the name of a signal, such as 'SIGTERM'."
+            f"signals=...: {shown(name)} is not the name of a signal, such as 'SIGTERM'."
         )
     if found in _UNHANDLED:
         raise OptionError(f"signals=...: no process can handle {name}.")
