@@ -159,7 +159,9 @@ class _Writer:
             return _member(value, way)
         if _is_scalar(value):
             self.format = FORMATS[1]
-            return {"scalar": value.dtype.str, "hex": value.tobytes().hex()}
+            # As an array also an empty text has a byte.
+            array = sys.modules["numpy"].asarray(value)
+            return {"scalar": array.dtype.str, "hex": array.tobytes().hex()}
         _refuse_others(value, way)
         return {"array": self._name(value, way), "as": _library_of(type_)}
 
