@@ -10,6 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from unspool._plan.sizes import bytes_of
 from unspool.errors import OptionError
 
+from ._inputs import see_all_inputs
 from ._kept import Kept, unpack
 from ._spools import budget_bytes, checked
 
@@ -87,6 +88,7 @@ class offload(saved_tensors_hooks):
             for tensor in stay
             if type(tensor) in (torch.Tensor, torch.nn.Parameter)
         )
+        see_all_inputs()
         self._kept.enter()
         super().__enter__()
 

@@ -19,6 +19,7 @@ from unspool.errors import OptionError
 
 from ._changed import refuse
 from ._checked import Check, Told, count_of
+from ._inputs import see_all_inputs
 from ._layout import bytes_of_tensor, can_be_saved
 from ._segments import ALIGNMENT, OVERHEAD, Measure, Segments, segments
 from ._spools import (
@@ -388,6 +389,7 @@ def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> A
     if check is not None:
         exact = _Start(keeper, carry, exact=True) if check.wants() else None
         check.add(carry, loop.upto(keeper.every), start, exact)
+    see_all_inputs()
     # By these, checkpoint knows of which GPUs the random numbers are to be the same again.
     marks = [torch.empty(0, device=device) for device in start.devices]
     del carry
