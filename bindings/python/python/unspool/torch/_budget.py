@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Self
@@ -28,6 +30,9 @@ __all__ = ["BudgetReport", "budget"]
 
 #: The part of a tier that is counted on: the rest is alignment, and gaps between what lies there.
 USABLE = 0.9
+
+#: Modules between a program and what its blocks are called by.
+INSIDE = ("unspool.", "torch.")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,10 +83,12 @@ class BudgetReport:
         return f"{self._head()}\n\n{table(rows)}"
 
     def _head(self) -> str:
+        return f"{len(self.blocks)} blocks within {size(self.budget)}: {self._ways()}"
+
+    def _ways(self) -> str:
         counts = Counter(self.blocks.values())
         ways = ", ".join(f"{counts[way]} {way}" for way in Way if counts[way])
-        after = " (moving blocks took longer than expected)" if self.fell_back else ""
-        return f"{len(self.blocks)} blocks within {size(self.budget)}: {ways}{after}"
+        return f"{ways}{' (moving blocks took longer than expected)' if self.fell_back else ''}"
 
 
 def _time(seconds: float | None) -> str:
@@ -120,7 +127,7 @@ class budget:
             `Sequential`, the outermost ones, and units of FSDP.
         spool: where what is moved goes, under versions of its own. Without one, a spool is opened
             when it is first needed: in main memory for tensors of a GPU, and in the folder for
-            temporary files for those in main memory.
+            temporary files for those in main memory, of which a RuntimeWarning says how much.
         links: the speeds of the machine, from `unspool.planning.measure_links`; None measures
             them when not everything can be kept, for about two seconds.
 
@@ -147,13 +154,14 @@ class budget:
         self._links, self._spool = links, checked("budget", spool)
         self._budget = bytes_of("budget", budget)
         found = blocks_of(model, blocks)
+        self._model, self._warned = type(model).__name__, False
         self._names: dict[int, str] = {}
         self._wrapped: list[Wrapped] = []
         for name, block in found.items():
             wrapped = Wrapped(block, self._call)
             self._names[id(wrapped)] = name
             self._wrapped.append(wrapped)
-        chooser = Chooser(self._budget, self._wrapped, self._lane)
+        chooser = Chooser(self._budget, self._wrapped, self._lane, self._moves)
         self._stack = Stack(chooser, Carrier(self._spool))
 
     def _call(self, wrapped: Wrapped, args: Any, kwargs: Any) -> Any:
@@ -195,6 +203,12 @@ class budget:
         # A spool of our own is closed once no graph has anything in it.
         self._stack.carrier = Carrier(self._spool)
 
+    def __repr__(self) -> str:
+        report = self.report
+        ways = report._ways() if report.blocks else "not chosen yet"
+        blocks = f"{len(self._wrapped)} blocks within {size(self._budget)}"
+        return f"<unspool.torch.budget of a {self._model}, {blocks}: {ways}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -218,6 +232,19 @@ class budget:
                 return None
         return _lane_of(links, device, USABLE * max(tiers.values()))
 
+    def _moves(self, lane: Lane | None, count: int) -> None:
+        """Says once that steps write to a disk that nobody has named."""
+        if not count or lane is None or lane.beside or self._spool is not None or self._warned:
+            return
+        self._warned = True
+        warnings.warn(
+            f"budget: each step writes up to {size(count)} of saved tensors to "
+            f"{tempfile.gettempdir()}, the folder for temporary files. Give spool= to name another "
+            "place, or a larger budget to move less.",
+            RuntimeWarning,
+            stacklevel=_outside(),
+        )
+
     def _tiers(self, device: torch.device) -> dict[str, float]:
         """The bytes that are free in the tiers of the spool, or of the one that would be opened."""
         if self._spool is not None:
@@ -228,6 +255,14 @@ class budget:
         if device.type != "cpu":
             return {"host": free_host()}
         return {"host": STAGE, "disk": shutil.disk_usage(tempfile.gettempdir()).free // 2}
+
+
+def _outside() -> int:
+    """How many calls up from the caller the program is that calls the model."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith(INSIDE):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _lane_of(links: Links, device: torch.device, capacity: float) -> Lane:

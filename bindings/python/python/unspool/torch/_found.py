@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from unspool.errors import OptionError
 
 __all__ = ["Wrapped", "blocks_of"]
 
 #: Units of these classes are blocks wherever they are.
 UNITS = ("FSDPModule", "FullyShardedDataParallel")
+
+#: Of which members are blocks where there are several of one class.
+LISTS = (torch.nn.ModuleList, torch.nn.Sequential)
 
 
 def blocks_of(model: torch.nn.Module, given: Any) -> dict[str, torch.nn.Module]:
@@ -26,11 +31,18 @@ def blocks_of(model: torch.nn.Module, given: Any) -> dict[str, torch.nn.Module]:
     if isinstance(given, str) and given != "auto":
         raise OptionError(f'budget(blocks={given!r}): give a list of modules, or "auto".')
     if not found:
-        raise OptionError(
-            "budget(blocks=...): the model has no repeated blocks, which are modules of one class "
-            "in a ModuleList or a Sequential. Give a list of modules."
-        )
+        raise OptionError(f"budget(blocks=...): {_none(model)}")
     return {names[id(block)]: block for block in found}
+
+
+def _none(model: torch.nn.Module) -> str:
+    lists = [each for each in model.modules() if isinstance(each, LISTS)]
+    single = {type(member).__name__ for each in lists for member in _repeated_in(each, _single)}
+    layers = f"such as {', '.join(sorted(single))}" if single else "of PyTorch"
+    return (
+        "the model has no repeated blocks, which are modules of one class in a ModuleList or a "
+        f"Sequential. Single layers {layers} are none. Give a list of modules."
+    )
 
 
 def _checked(given: Iterable[Any], names: dict[int, str]) -> Iterator[torch.nn.Module]:
@@ -52,21 +64,33 @@ def _checked(given: Iterable[Any], names: dict[int, str]) -> Iterator[torch.nn.M
 
 def _repeated(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """The outermost members of lists that have others of their class beside them, and units."""
-    members = list(module.children())
-    listed = isinstance(module, torch.nn.ModuleList | torch.nn.Sequential)
-    kinds = [type(member) for member in members if _composed(member)]
-    for member in members:
-        if (listed and kinds.count(type(member)) > 1) or _is_unit(member):
+    listed = isinstance(module, LISTS)
+    several = list(_repeated_in(module, _composed)) if listed else []
+    for member in module.children():
+        if member in several or _is_unit(member):
             yield member
         else:
             yield from _repeated(member)
 
 
+def _repeated_in(
+    module: torch.nn.Module, counts: Callable[[torch.nn.Module], bool]
+) -> Iterator[torch.nn.Module]:
+    """The members that have others of their class beside them, of those that count."""
+    members = [member for member in module.children() if counts(member)]
+    kinds = Counter(map(type, members))
+    yield from (member for member in members if kinds[type(member)] > 1)
+
+
 def _composed(module: torch.nn.Module) -> bool:
-    """Whether it is more than one layer of PyTorch, of which nothing need be computed again."""
-    if isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict):
-        return False
-    return any(True for _ in module.children()) or not type(module).__module__.startswith("torch.")
+    """Whether it is more than a list of modules or a single layer."""
+    listed = isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict)
+    return not listed and not _single(module)
+
+
+def _single(module: torch.nn.Module) -> bool:
+    """Whether it is one layer of PyTorch, of which nothing need be computed again."""
+    return not list(module.children()) and type(module).__module__.startswith("torch.")
 
 
 def _is_unit(module: torch.nn.Module) -> bool:
@@ -86,6 +110,7 @@ class Wrapped:
         self.name = "_compiled_call_impl" if compiled else "forward"
         self.block, self._call = block, call
         self.original = getattr(block, self.name)
+        self._lazy = True
         self._before = block.__dict__.get(self.name)
         setattr(block, self.name, self)
 
@@ -93,6 +118,11 @@ class Wrapped:
         if self._call is None:
             return self.original(*args, **kwargs)
         return self._call(self, args, kwargs)
+
+    def makes_parameters(self) -> bool:
+        """Whether the next call makes parameters of the block, as that of a lazy module does."""
+        self._lazy = self._lazy and any(map(is_lazy, self.block.parameters()))
+        return self._lazy
 
     def __reduce__(self) -> Any:
         # A copy of the block, and a block in a file, are called as the block was.

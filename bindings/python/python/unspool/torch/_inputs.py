@@ -19,7 +19,7 @@ import torch.utils.checkpoint
 
 from ._trees import flatten, unflatten
 
-__all__ = ["see_all_inputs"]
+__all__ = ["see_all_inputs", "within_checkpoint"]
 
 #: What PyTorch's `checkpoint` calls without reentrance; its releases have one or both.
 NAMES = (
@@ -38,6 +38,13 @@ def see_all_inputs() -> None:
         if original is not None:
             setattr(module, name, _by_position(original))
             return
+
+
+def within_checkpoint() -> bool:
+    """Whether PyTorch's `checkpoint` forgets what is saved now, or computes it again at the moment:
+    it has to be the same both times."""
+    hooks = _hooks()
+    return hooks is not None and hooks[0].__module__ == torch.utils.checkpoint.__name__
 
 
 def _by_position(original: Callable[..., Any]) -> Callable[..., Any]:

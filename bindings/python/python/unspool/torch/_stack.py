@@ -21,6 +21,7 @@ from unspool._plan.blocks import Way
 from ._clock import Clock
 from ._entry import Entry
 from ._found import Wrapped
+from ._inputs import within_checkpoint
 from ._moving import Carrier, Moving, again
 from ._segments import Measure
 from ._spools import place_of
@@ -53,6 +54,10 @@ class Stack:
         """Calls a block, in the way that was chosen for it."""
         block = wrapped.block
         if not (block.training and torch.is_grad_enabled()) or torch.compiler.is_compiling():
+            return wrapped.original(*args, **kwargs)
+        if within_checkpoint() or wrapped.makes_parameters():
+            # The first is computed again as it is; and a block that makes its parameters in this
+            # call does not make them a second time.
             return wrapped.original(*args, **kwargs)
         leaves = [leaf for leaf in flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         if not any(each.requires_grad for each in itertools.chain(leaves, block.parameters())):

@@ -7,11 +7,14 @@ which is free again before the first one is computed again.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from unspool._plan.blocks import Block, Forecast, Lane, Way, best, enough
 from unspool._plan.outcome import NoPlanError
 from unspool.stats import size
@@ -49,7 +52,8 @@ class Call:
 
 def kind_of(block: torch.nn.Module) -> Any:
     """What two blocks have in common that do the same to tensors of the same shape."""
-    return type(block), tuple(parameter.shape for parameter in block.parameters())
+    parameters = block.parameters()
+    return type(block), tuple(None if is_lazy(each) else each.shape for each in parameters)
 
 
 class Seen:
@@ -98,12 +102,17 @@ class Chooser:
     Attributes:
         budget: bytes.
         last: the last block of each kind, in the order of the model.
+        moves: is called with the bytes that each pass moves, when a choice does so.
     """
 
     def __init__(
-        self, budget: int, blocks: Sequence[Wrapped], lane: Callable[[torch.device], Lane | None]
+        self,
+        budget: int,
+        blocks: Sequence[Wrapped],
+        lane: Callable[[torch.device], Lane | None],
+        moves: Callable[[Lane | None, int], None],
     ) -> None:
-        self.budget, self._lane = budget, lane
+        self.budget, self._lane, self.moves = budget, lane, moves
         self._lanes: dict[torch.device, Lane | None] = {}
         self.last = {id(each) for each in {kind_of(each.block): each for each in blocks}.values()}
 
@@ -215,6 +224,8 @@ class Timing(Sizing):
             forecast = best(blocks, self.chooser.budget, lane)
             if forecast is None:
                 raise NoPlanError(_nothing(self.chooser.budget, blocks, lane))
+            pairs = zip(blocks, forecast.ways, strict=True)
+            self.chooser.moves(lane, sum(block.moved(way) for block, way in pairs))
         computing = sum(block.forward + block.backward for block in blocks)
         repeated = sum(
             block.again for block, call in zip(blocks, seen.calls, strict=True) if call.way.repeats
@@ -249,10 +260,17 @@ def _block(seen: Seen, places: Sequence[int]) -> Block:
 
 def _nothing(budget: int, blocks: Sequence[Block], lane: Lane | None) -> str:
     return (
-        f"budget: {size(budget)} are too little for {len(blocks)} blocks, of which the largest "
-        f"saves {size(max(block.saved for block in blocks))}. {size(enough(blocks, lane))} are "
-        "enough: give a larger budget, or smaller batches."
+        f"budget: {_rounded(budget, math.floor)} are too little for {len(blocks)} blocks, of which "
+        f"the largest saves {size(max(block.saved for block in blocks))}. "
+        f"{_rounded(enough(blocks, lane), math.ceil)} are enough: give a larger budget, or smaller "
+        "batches."
     )
+
+
+def _rounded(count: int, how: Callable[[Fraction], int]) -> str:
+    """A size in words that is not rounded the other way: what is said to be enough is."""
+    hundredth = Fraction(1 << 10 * ((max(count, 1).bit_length() - 1) // 10), 100)
+    return size(math.ceil(how(count / hundredth) * hundredth))
 
 
 class Planned(State):

@@ -1,0 +1,164 @@
+"""What `unspool.torch.budget` says: in errors, in a warning, and of itself."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import unspool
+from unspool.cli import size_in_bytes
+from unspool.errors import OptionError
+from unspool.planning import Links, NoPlanError, Rate
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
+
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+from unspool.torch import _moving, budget, scan  # noqa: E402
+
+#: Links by which moving costs nothing, and so much that it is the last resort.
+FAST, SLOW = (Links("cpu", ("host",), Rate(rate), Rate(rate)) for rate in (1e15, 1e2))
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(16, 64), torch.nn.Linear(64, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.nn.functional.gelu(self.up(x)))
+
+
+def stack(count: int = 5) -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*(Block() for _ in range(count)))
+
+
+def train(net: torch.nn.Module, rows: int = 128, steps: int = 4) -> None:
+    for _ in range(steps):
+        net(torch.ones(rows, 16)).square().mean().backward()
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(_moving, "LEAST", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def refusal(net: torch.nn.Module, size: int | str, rows: int, spool: unspool.Spool) -> str:
+    with budget(net, size, spool=spool, links=SLOW), pytest.raises(NoPlanError) as raised:
+        train(net, rows)
+    return str(raised.value)
+
+
+# The sizes that the blocks need lie just above and below figures of two digits after the point.
+@pytest.mark.parametrize("rows", [1, 97, 128, 151, 1024, 1027])
+def test_a_budget_that_is_said_to_be_enough_is_enough(rows: int, spool: unspool.Spool) -> None:
+    net = stack()
+    text = refusal(net, 64, rows, spool)
+    enough = re.search(r"saves .*?B[.] (.*?B) are enough", text).group(1)
+    with budget(net, enough, spool=spool, links=SLOW) as blocks:
+        train(net, rows)
+        least = blocks.report.saved_bytes // len(net)
+    with budget(net, least, spool=spool, links=SLOW):
+        train(net, rows)
+    little, enough = re.findall(r"([\d.]+ \w*B) are", refusal(net, least - 1, rows, spool))
+    assert little != enough and size_in_bytes(little) < least
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(3))), "such as Linear are"),
+        (torch.nn.ModuleList([torch.nn.ReLU(), *(torch.nn.Linear(4, 4),) * 2]), "of PyTorch are"),
+        (torch.nn.Sequential(*(torch.nn.Tanh() for _ in range(2)), Block()), "such as Tanh are"),
+        (torch.nn.Linear(4, 4), "of PyTorch are none"),
+    ],
+)
+def test_layers_that_are_no_blocks_are_named(model: torch.nn.Module, named: str) -> None:
+    with pytest.raises(OptionError, match=f"no repeated blocks.*{named}"):
+        budget(model, "1MiB")
+    blocks = [each for each in model.modules() if not list(each.children())]
+    budget(model, "1MiB", blocks=blocks).remove()
+
+
+def test_what_was_chosen_is_in_its_representation(spool: unspool.Spool) -> None:
+    net = stack()
+    with budget(net, "1MiB", spool=spool) as blocks:
+        assert "a Sequential, 5 blocks within 1.00 MiB: not chosen yet" in repr(blocks)
+        train(net)
+        assert repr(blocks).endswith("5 blocks within 1.00 MiB: 5 keep>")
+    assert "5 keep" in repr(blocks)
+
+
+def test_what_goes_to_the_folder_for_temporary_files_is_said_once() -> None:
+    net = stack()
+    with budget(net, 128 << 10, links=FAST) as blocks:
+        with pytest.warns(RuntimeWarning, match=r"writes up to .* KiB .* Give spool=") as told:
+            train(net)
+        assert "offload" in str(blocks.report)
+        assert len(told) == 1 and tempfile.gettempdir() in str(told[0].message)
+        assert told[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            train(net)
+            train(net, rows=130)
+
+
+def test_a_spool_that_is_given_is_not_warned_of(spool: unspool.Spool) -> None:
+    net = stack()
+    with budget(net, 128 << 10, links=FAST, spool=spool) as blocks:
+        train(net)
+        assert "offload" in repr(blocks)
+
+
+class Lazy(torch.nn.Module):
+    """A block that makes its parameters, by random numbers, when it is first called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.LazyLinear(16), torch.nn.LazyLinear(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.second(torch.dropout(self.first(x), 0.5, True)))
+
+
+def test_blocks_that_make_their_parameters_when_called(spool: unspool.Spool) -> None:
+    def gradients(limit: str | None) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(*(Lazy() for _ in range(4)))
+        if limit:
+            blocks = budget(net, limit, spool=spool, links=SLOW)
+        train(net)
+        assert not limit or "recompute" in repr(blocks)
+        return [each.grad for each in net.parameters()]
+
+    found = gradients("64KiB")
+    assert all(map(torch.equal, found, gradients(None)))
+
+
+@pytest.mark.parametrize("around", ["checkpoint", "scan"])
+def test_a_model_within_a_budget_may_be_within_a_checkpoint(
+    around: str, spool: unspool.Spool
+) -> None:
+    def gradients(limit: int | None) -> list[torch.Tensor]:
+        net = stack(3)
+        if limit:
+            budget(net, limit, spool=spool, links=FAST)
+        for _ in range(4):
+            x = torch.ones(64, 16)
+            if around == "checkpoint":
+                out = checkpoint(net, x, use_reentrant=False)
+            else:
+                out, _ = scan(lambda u, _: (net(u), None), x, None, 5, every=2, spool=spool)
+            out.square().mean().backward()
+        return [each.grad for each in net.parameters()]
+
+    expected = gradients(None)
+    for limit in (64 << 10, 1 << 30):
+        assert all(map(torch.equal, gradients(limit), expected))
