@@ -206,7 +206,9 @@ def _primitive(name: str, result: Any, lower: Any) -> Any:
     primitive.def_abstract_eval(result)
 
     def now(*operands: Any, **params: Any) -> Any:
-        return _compiled(primitive, tuple(sorted(params.items())))(*operands)
+        # Only compiled programs call XLA's functions.
+        with jax.disable_jit(False):
+            return _compiled(primitive, tuple(sorted(params.items())))(*operands)
 
     primitive.def_impl(now)
     ad.primitive_jvps[primitive] = _refuse_twice

@@ -4,6 +4,7 @@ arrays beside what is none."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -13,11 +14,11 @@ from jax import tree_util
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from unspool.errors import OptionError
 
-__all__ = ["Carry", "Function", "Halves", "axes_of", "is_float", "no_gradient", "plain"]
+__all__ = ["Carry", "Function", "Halves", "axes_of", "is_float", "plain"]
 
 
 def is_float(leaf: Any) -> bool:
-    """Whether a leaf has a gradient."""
+    """Whether a leaf may have a gradient."""
     return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
 
 
@@ -25,11 +26,6 @@ def axes_of(aval: Any) -> frozenset[str]:
     """The axes of a mesh over which a value varies, in `jax.shard_map`."""
     found: frozenset[str] = getattr(getattr(aval, "manual_axis_type", None), "varying", frozenset())
     return found
-
-
-def no_gradient(leaf: Any) -> Any:
-    """The gradient of a leaf that has none."""
-    return np.zeros(leaf.shape, jax.dtypes.float0)
 
 
 class Function:
@@ -66,24 +62,28 @@ class Function:
         ]
 
 
+@dataclass(frozen=True)
 class Halves:
-    """Which of some leaves have gradients."""
+    """Which of some leaves are chosen."""
 
-    def __init__(self, leaves: Sequence[Any]) -> None:
-        self.flags = [is_float(leaf) for leaf in leaves]
+    flags: tuple[bool, ...]
 
-    def floats(self, leaves: Sequence[Any]) -> list[Any]:
-        """Those that have."""
+    def chosen(self, leaves: Sequence[Any]) -> list[Any]:
+        """Those that are."""
         return [leaf for leaf, flag in zip(leaves, self.flags, strict=True) if flag]
 
     def others(self, leaves: Sequence[Any]) -> list[Any]:
-        """Those that have none."""
+        """Those that are not."""
         return [leaf for leaf, flag in zip(leaves, self.flags, strict=True) if not flag]
 
-    def joined(self, floats: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    def joined(self, chosen: Sequence[Any], others: Sequence[Any]) -> list[Any]:
         """All leaves, from both halves."""
-        one, other = iter(floats), iter(others)
+        one, other = iter(chosen), iter(others)
         return [next(one) if flag else next(other) for flag in self.flags]
+
+    def narrowed(self, chosen: Sequence[Any], fewer: Halves) -> list[Any]:
+        """Those of the chosen leaves that `fewer` chooses too."""
+        return fewer.chosen(self.joined(chosen, [None] * (len(self.flags) - len(chosen))))
 
 
 def _is_array(leaf: Any) -> bool:

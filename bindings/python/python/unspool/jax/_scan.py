@@ -11,8 +11,9 @@ from jax import lax, tree_util
 from unspool.errors import OptionError
 
 from ._closures import Carry, Function
+from ._perturbed import Flags, Parts, differentiable
 from ._spools import Loop, loop_of
-from ._states import States, pulled, spread, zeros
+from ._states import States, pulled
 
 __all__ = ["scan"]
 
@@ -37,6 +38,8 @@ def scan(
     of the compiled program; the backward pass restores one after the other, computes the steps
     again from there, and discards it. The gradients are those of `jax.lax.scan`: of `init`, of
     `xs`, and of everything traced that `f` closes over.
+
+    Under `jax.disable_jit` this is `jax.lax.scan` too, and `f` is called with values.
 
     Small states are saved and restored together, up to eight in a block, as a call costs more than
     copying them. XLA holds one block beside the loop: at most 256 KiB on the host and 8 MiB on a
@@ -70,9 +73,23 @@ def scan(
         jax.errors.JaxRuntimeError: when it runs: what `Spool.save` and `Spool.restore` raise.
     """
     loop = loop_of("scan", spool, budget, codec)
+    if jax.config.jax_disable_jit:
+        return _one_by_one(f, Carry("scan", init), xs, length, reverse=reverse)
     steps = _Steps(f, init, xs, length, every=every, reverse=bool(reverse), unroll=unroll)
-    carry, ys = _differentiable(steps, loop)(steps.step.consts, steps.carry.leaves, steps.xs)
+    found = _differentiable(steps, loop)(steps.step.consts, steps.carry.leaves, steps.xs)
+    carry, ys = steps.apart(found)
     return steps.carry.whole(carry), tree_util.tree_unflatten(steps.outputs, ys)
+
+
+def _one_by_one(f: Any, carry: Carry, xs: Any, length: Any, *, reverse: bool) -> tuple[Any, Any]:
+    """The loop under `jax.disable_jit`: `f` is called with values, and JAX keeps the states."""
+
+    def step(leaves: Any, x: Any) -> Any:
+        given, y = f(carry.whole(leaves), x)
+        return carry.taken(given), y
+
+    leaves, ys = lax.scan(step, carry.leaves, xs, length, reverse=reverse)
+    return carry.whole(leaves), ys
 
 
 class _Steps:
@@ -122,12 +139,24 @@ class _Steps:
         """The number of states before `length` steps."""
         return -(-length // self.every)
 
+    def apart(self, found: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The leaves of a carry, and those of outputs, from both."""
+        count = len(self.carry.leaves)
+        return list(found[:count]), list(found[count:])
+
+    def parts(self, groups: Any, flags: Flags) -> Parts:
+        """What a gradient goes through, of leaves of which some have tangents."""
+
+        def first(consts: Any, carry: Any, xs: Any) -> list[Any]:
+            return self.step(consts, *carry, *(_row(leaf, self.length) for leaf in xs))
+
+        return Parts.of(first, groups, flags)
+
     def run(self, consts: Any, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:
         """Takes steps, as `jax.lax.scan` does: the carry after them, and their outputs."""
 
         def body(carry: Any, x: Any) -> tuple[Any, Any]:
-            flat = self.step(consts, *carry, *x)
-            return flat[: len(carry)], flat[len(carry) :]
+            return self.apart(self.step(consts, *carry, *x))
 
         return self._loop(body, list(carry), list(xs), length, 1)
 
@@ -210,12 +239,17 @@ def _length(leaves: Sequence[Any], length: Any) -> int:
 def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
     """The loop as a function of constants, carry and inputs that has a gradient."""
     states = States(loop, steps.carry.leaves)
-    run = jax.custom_vjp(lambda consts, carry, xs: steps.run(consts, carry, xs, steps.length))
-    run.defvjp(
-        lambda consts, carry, xs: _forwards(steps, states, consts, carry, xs),
-        lambda kept, given: _backwards(steps, states, kept, given),
+
+    def run(consts: Any, carry: Any, xs: Any) -> list[Any]:
+        carry, ys = steps.run(consts, carry, xs, steps.length)
+        return [*carry, *ys]
+
+    return differentiable(
+        run,
+        steps.parts,
+        lambda parts, groups: _forwards(steps, states, *groups),
+        lambda parts, kept, given: _backwards(steps, states, parts, kept, given),
     )
-    return run
 
 
 def _forwards(steps: _Steps, states: States, consts: Any, carry: Any, xs: Any) -> Any:
@@ -229,20 +263,20 @@ def _forwards(steps: _Steps, states: States, consts: Any, carry: Any, xs: Any) -
     def block(at: Any, x: Any, _: Any, length: int) -> Any:
         carry, token = at
         carry, found = steps.over(segment, carry, x, length, steps.every)
-        before, ys = found[: len(carry)], found[len(carry) :]
+        before, ys = steps.apart(found)
         return (carry, states.save(token, before)), ys
 
     at = (list(carry), states.begin(carry))
     (carry, token), ys = steps.over(block, at, xs, steps.length, _block(steps, states))
     token, templates = states.end(token, carry)
-    return (carry, ys), (token, templates, consts, xs)
+    return [*carry, *ys], (token, templates, consts, xs)
 
 
-def _backwards(steps: _Steps, states: States, kept: Any, given: Any) -> Any:
+def _backwards(steps: _Steps, states: States, parts: Parts, kept: Any, given: Any) -> Any:
     """The gradients of constants, carry and inputs."""
     token, templates, consts, xs = kept
-    # Of outputs and carry, only what floats has a gradient.
-    gradient, wanted = ([y for y in ys if y.dtype != jax.dtypes.float0] for ys in given)
+    of_consts, of_carry, _ = parts.step
+    count = sum(of_carry.flags)
 
     def segment(at: Any, rows: Any, before: Any, length: int) -> Any:
         gradient, summed = at
@@ -253,7 +287,7 @@ def _backwards(steps: _Steps, states: States, kept: Any, given: Any) -> Any:
             return [*carry, *ys]
 
         given = [consts, [leaf[0] for leaf in before], x]
-        more, gradient, of_x = pulled(piece, given, [*gradient, *y])
+        more, gradient, of_x = pulled(piece, parts, given, [*gradient, *y])
         return (gradient, [a + b for a, b in zip(summed, more, strict=True)]), of_x
 
     def block(at: Any, rows: Any, _: Any, length: int) -> Any:
@@ -262,11 +296,12 @@ def _backwards(steps: _Steps, states: States, kept: Any, given: Any) -> Any:
         at, of_x = steps.over(segment, at, rows, length, steps.every, heads=before, back=True)
         return (at, token), of_x
 
-    at = ((gradient, zeros(consts)), states.rewind(token))
-    size = _block(steps, states)
-    (at, token), of_xs = steps.over(block, at, (xs, wanted), steps.length, size, back=True)
-    gradient, summed, of_xs = states.after(token, *at, of_xs)
-    return spread(summed, consts), spread(gradient, steps.carry.leaves), spread(of_xs, xs)
+    summed = [jnp.zeros_like(leaf) for leaf in of_consts.chosen(consts)]
+    at = ((list(given[:count]), summed), states.rewind(token))
+    rows, size = (xs, list(given[count:])), _block(steps, states)
+    (at, token), found = steps.over(block, at, rows, steps.length, size, back=True)
+    gradient, summed, found = states.after(token, *at, found)
+    return [summed, of_carry.narrowed(gradient, parts.arguments[1]), found]
 
 
 def _block(steps: _Steps, states: States) -> int:

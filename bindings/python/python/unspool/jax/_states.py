@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from . import _calls
-from ._closures import Halves, is_float, no_gradient, plain
+from ._closures import Halves, plain
+from ._perturbed import Parts, divided, joined
 from ._spools import Loop, tie
 
-__all__ = ["States", "pulled", "spread", "zeros"]
+__all__ = ["States", "pulled"]
 
 #: The most states in a block. Calls cost next to nothing beyond, and `jax.vmap` makes each state of
 #: a block as many times larger as it has lanes, which is not known here.
@@ -77,32 +77,18 @@ class States:
         return [[next(given) for _ in group] for group in groups]
 
 
-def zeros(leaves: Sequence[Any]) -> list[Any]:
-    """Where the gradients of the floating leaves are summed up."""
-    return [jnp.zeros_like(leaf) for leaf in leaves if is_float(leaf)]
-
-
 def pulled(
     piece: Callable[..., Sequence[Any]],
+    parts: Parts,
     arguments: Sequence[Sequence[Any]],
     cotangents: Sequence[Any],
 ) -> list[list[Any]]:
-    """The gradients of a piece of a loop: of the floating leaves of each of its arguments, which
-    are lists of leaves. `cotangents` are those of the floating leaves of its result."""
-    halves = [Halves(leaves) for leaves in arguments]
-    others = [half.others(leaves) for half, leaves in zip(halves, arguments, strict=True)]
+    """The gradients of a piece of a loop, of the leaves of its arguments that `parts.step` chooses.
+    `cotangents` are those of the leaves of its result that `parts.results` chooses."""
+    chosen, others = divided(parts.step, arguments)
 
-    def of_floats(*floats: Sequence[Any]) -> list[Any]:
-        parts = zip(halves, floats, others, strict=True)
-        found = piece(*(half.joined(one, other) for half, one, other in parts))
-        return [leaf for leaf in found if is_float(leaf)]
+    def of_chosen(*chosen: Sequence[Any]) -> list[Any]:
+        return Halves(parts.results).chosen(piece(*joined(parts.step, chosen, others)))
 
-    floats = [half.floats(leaves) for half, leaves in zip(halves, arguments, strict=True)]
-    _, pull = jax.vjp(of_floats, *floats)
+    _, pull = jax.vjp(of_chosen, *chosen)
     return [list(each) for each in pull(list(cotangents))]
-
-
-def spread(gradients: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
-    """The gradients of all leaves, from those of the floating ones."""
-    given = iter(gradients)
-    return [next(given) if is_float(leaf) else no_gradient(leaf) for leaf in leaves]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 from unspool.errors import OptionError
 
-from ._closures import Carry, Function, axes_of, is_float
+from ._closures import Carry, Function, axes_of
+from ._perturbed import Flags, Parts, differentiable, divided
 from ._spools import Loop, loop_of
-from ._states import States, pulled, spread, zeros
+from ._states import States, pulled
 
 __all__ = ["while_loop"]
 
@@ -33,7 +35,8 @@ def while_loop(
     The number of steps may depend on the data and need not be known or bounded: in a forward pass
     whose gradient is taken, the carry before each step (with `every`, before each `every`-th) is
     saved, and the backward pass takes as many steps as the forward pass has taken. With `every=1`,
-    small states are saved together as by `scan`; the last block is as large as the others.
+    small states are saved together as by `scan`; the last block is as large as the others. Under
+    `jax.disable_jit` it is a loop of Python, and `body` is called with values.
 
     Arguments:
         cond: `cond(carry)` says whether another step is taken.
@@ -51,9 +54,23 @@ def while_loop(
         OptionError, jax.errors.JaxRuntimeError: as `scan`.
     """
     loop = loop_of("while_loop", spool, budget, codec)
+    if jax.config.jax_disable_jit:
+        try:
+            return _one_by_one(cond, body, Carry("while_loop", init), max_steps)
+        except jax.errors.ConcretizationTypeError:
+            pass  # There are no values within jax.vmap or jax.checkpoint.
     steps = _Steps(cond, body, init, max_steps, every)
     carry = _differentiable(steps, loop)(steps.step.consts, steps.carry.leaves, steps.cond.consts)
     return steps.carry.whole(carry)
+
+
+def _one_by_one(cond: Any, body: Any, carry: Carry, max_steps: int | None) -> Any:
+    """The loop under `jax.disable_jit`: `body` is called with values, and JAX keeps the states."""
+
+    leaves, taken = carry.leaves, 0
+    while (max_steps is None or taken < max_steps) and cond(carry.whole(leaves)):
+        leaves, taken = carry.taken(body(carry.whole(leaves))), taken + 1
+    return carry.whole(leaves)
 
 
 class _Steps:
@@ -91,6 +108,12 @@ class _Steps:
         (found,) = self.cond(of_cond, *carry)
         return found if self.max_steps is None else found & (taken < self.max_steps)
 
+    def parts(self, groups: Any, flags: Flags) -> Parts:
+        """What a gradient goes through, of leaves of which some have tangents. None goes through
+        what `cond` reads."""
+        first = lambda consts, carry, _: self.step(consts, *carry)  # noqa: E731
+        return Parts.of(first, groups, [*flags[:2], [False] * len(flags[2])])
+
     def run(
         self, consts: Any, carry: Any, of_cond: Any, taken: Any, most: Any = None, rows: Any = ()
     ) -> Any:
@@ -117,21 +140,20 @@ def _none() -> Any:
 def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
     """The loop as a function of constants and carry that has a gradient."""
     states = States(loop, steps.carry.leaves)
-    run = jax.custom_vjp(
-        lambda consts, carry, of_cond: steps.run(consts, carry, of_cond, _none())[0]
+    return differentiable(
+        lambda consts, carry, of_cond: steps.run(consts, carry, of_cond, _none())[0],
+        steps.parts,
+        lambda parts, groups: _forwards(steps, states, parts, *groups),
+        lambda parts, kept, given: _backwards(steps, states, parts, kept, given),
     )
-    run.defvjp(
-        lambda consts, carry, of_cond: _forwards(steps, states, consts, carry, of_cond),
-        lambda kept, given: _backwards(steps, states, kept, given),
-    )
-    return run
 
 
-def _refuse_uneven(steps: _Steps, consts: Any, carry: Any) -> None:
+def _refuse_uneven(steps: _Steps, parts: Parts, *groups: Any) -> None:
     """Where devices may take different numbers of steps, a step must not wait for the others."""
     axes = axes_of(steps.cond.avals[0])
-    for leaf in [*consts, *carry]:
-        if is_float(leaf) and not axes <= axes_of(jax.typeof(leaf)):
+    chosen = divided(parts.step, groups)[0]
+    for leaf in itertools.chain.from_iterable(chosen):
+        if not axes <= axes_of(jax.typeof(leaf)):
             raise OptionError(
                 "unspool.jax.while_loop: in this jax.shard_map each device may take another number "
                 f"of steps, and a {leaf.dtype}{list(leaf.shape)} that is the same on all is "
@@ -148,10 +170,11 @@ def _size(steps: _Steps, states: States) -> int:
     return steps.every if steps.every > 1 else max(most, 1)
 
 
-def _forwards(steps: _Steps, states: States, consts: Any, carry: Any, of_cond: Any) -> Any:
+def _forwards(
+    steps: _Steps, states: States, parts: Parts, consts: Any, carry: Any, of_cond: Any
+) -> Any:
     """The loop, with its states saved, and what the backward pass needs besides them."""
-
-    _refuse_uneven(steps, consts, carry)
+    _refuse_uneven(steps, parts, consts, carry, of_cond)
     size = _size(steps, states)
 
     def another(at: Any) -> Any:
@@ -176,16 +199,14 @@ def _forwards(steps: _Steps, states: States, consts: Any, carry: Any, of_cond: A
     return carry, (token, templates, consts, taken, of_cond)
 
 
-def _backwards(steps: _Steps, states: States, kept: Any, given: Any) -> Any:
+def _backwards(steps: _Steps, states: States, parts: Parts, kept: Any, given: Any) -> Any:
     """The gradients of constants and carry."""
     token, templates, consts, taken, of_cond = kept
-    gradient = [leaf for leaf in given if leaf.dtype != jax.dtypes.float0]
     size = _size(steps, states)
 
     def back(state: Any, gradient: Any, summed: Any) -> Any:
-        more, gradient = pulled(
-            lambda consts, carry: steps.step(consts, *carry), [consts, state], gradient
-        )
+        step = lambda consts, carry, _: steps.step(consts, *carry)  # noqa: E731
+        more, gradient, _ = pulled(step, parts, [consts, state, of_cond], gradient)
         return gradient, [a + b for a, b in zip(summed, more, strict=True)]
 
     def piece(at: Any) -> Any:
@@ -204,11 +225,12 @@ def _backwards(steps: _Steps, states: States, kept: Any, given: Any) -> Any:
         gradient, summed = lax.fori_loop(0, count, behind, (gradient, summed))
         return left - count, gradient, summed, token
 
-    at = (taken, gradient, zeros(consts), states.rewind(token))
+    of_consts, of_carry, _ = parts.step
+    summed = [jnp.zeros_like(leaf) for leaf in of_consts.chosen(consts)]
+    at = (taken, list(given), summed, states.rewind(token))
     _, gradient, summed, token = lax.while_loop(lambda at: at[0] > 0, piece, at)
     gradient, summed = states.after(token, gradient, summed)
-    nothing = spread(zeros(of_cond), of_cond)
-    return spread(summed, consts), spread(gradient, steps.carry.leaves), nothing
+    return [summed, of_carry.narrowed(gradient, parts.arguments[1]), []]
 
 
 def _again(steps: _Steps, consts: Any, state: Any, count: Any) -> Any:
