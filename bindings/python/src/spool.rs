@@ -22,6 +22,7 @@ use crate::front::Front;
 use crate::given;
 use crate::gpu::{self, KeptArrays};
 use crate::hints::RestoreOrder;
+use crate::jax::leftovers;
 use crate::lend::{Blocks, Reading, Writing, Written, described};
 use crate::load::Wanted;
 use crate::opening::{self, Opened, Sizes};
@@ -625,6 +626,7 @@ impl Spool {
     /// Raises:
     ///     ClosedError.
     fn versions(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
+        leftovers::tidy(py)?;
         guarded(py, || detached(py, None, || self.front.versions()))
     }
 

@@ -1,7 +1,8 @@
 //! What XLA calls in the course of a loop: five functions, for arrays of the host and of a GPU.
 //!
 //! A forward pass is `begin`, a `save` for each state, `end`; a backward pass `rewind` and as many
-//! times `restore`. Nothing here needs Python, and XLA calls from threads of its own.
+//! times `restore`. XLA calls from threads of its own too. Only `begin` may need Python, to ask what
+//! earlier calls have left.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
@@ -12,8 +13,8 @@ use unspool::{Error, ErrorKind, Use, Wait};
 
 use super::ffi::{CallFrame, Failure};
 use super::frame::{self, Asked, Call, Operand, odd, specs};
-use super::histories::{self, Phase, Place};
-use super::loops;
+use super::histories::{self, Execution, Phase, Place};
+use super::{leftovers, loops};
 use crate::call::{restore_pieces, save_pieces};
 use crate::copies::Copies;
 use crate::front::Front;
@@ -83,6 +84,9 @@ unsafe fn entered(
             let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
                 Err(Error::new(ErrorKind::Invalid, panics::text(payload.as_ref())))
             });
+            if let (Err(_), Ok(run)) = (&done, call.run()) {
+                histories::failed(run);
+            }
             (call.api(), done)
         }
     };
@@ -119,6 +123,11 @@ impl Pass<'_> {
 
     fn device(&self) -> Option<u32> {
         self.gpu.as_ref().map(|gpu| gpu.device)
+    }
+
+    fn execution(&self) -> Execution {
+        let thread = leftovers::is_of_python().then(|| std::thread::current().id());
+        Execution { run: self.call.run().ok(), thread }
     }
 
     fn place(&self) -> Option<Place> {
@@ -208,7 +217,11 @@ impl OnGpu {
 /// A forward pass begins: the result is a token of its own.
 fn begin(pass: &Pass<'_>) -> Result<(), Error> {
     let front = loops::find(pass.call.attribute("loop")?)?.front(pass.device())?;
-    let number = histories::begin(Arc::clone(&front), pass.place());
+    let execution = pass.execution();
+    if histories::is_time_to_tidy() {
+        leftovers::tidy_within(execution);
+    }
+    let number = histories::begin(Arc::clone(&front), pass.place(), execution);
     pass.write_token(number, &front).inspect_err(|_| histories::give_up(number))
 }
 
@@ -245,7 +258,7 @@ fn end(pass: &Pass<'_>) -> Result<(), Error> {
 fn rewind(pass: &Pass<'_>) -> Result<(), Error> {
     let front = loops::find(pass.call.attribute("loop")?)?.front(pass.device())?;
     let number = pass.read_token(&front)?;
-    let (front, versions) = histories::rewind(number, pass.place())?;
+    let (front, versions) = histories::rewind(number, pass.place(), pass.execution())?;
     let uses = versions.into_iter().rev().map(|version| Use { version, last: true });
     match front.spool().expect_uses(uses) {
         // It is advice: without it, states are read when their turn comes.
@@ -279,7 +292,7 @@ fn restore(pass: &Pass<'_>) -> Result<(), Error> {
     restored
         .and_then(|done| done.ok_or_else(|| odd("a state has other arrays than were saved")))
         .inspect_err(|_| histories::give_up(number))?;
-    histories::restored(number);
+    histories::restored(number, pass.call.run().ok());
     discarded(&front, version)
 }
 

@@ -6,9 +6,10 @@
 //! and by the place of the loop in the program, and only if these fit several, or in another
 //! execution, is the token waited for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 
 use unspool::{Error, ErrorKind};
 
@@ -17,6 +18,9 @@ use crate::front::Front;
 /// Versions of this room begin here, far from the steps that people count and from those of
 /// `unspool.torch`.
 const FIRST_VERSION: i64 = 1 << 62;
+
+/// The most forward passes that begin without a look at what earlier ones have left.
+const MOST_PATIENCE: usize = 15;
 
 static NEXT: AtomicI64 = AtomicI64::new(FIRST_VERSION);
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
@@ -43,12 +47,25 @@ pub enum Phase {
     Read(Option<Place>),
 }
 
+/// The execution of a program, as far as a call knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Execution {
+    /// Its number.
+    pub run: Option<i64>,
+    /// The thread of Python that has started it and waits for it; `None` in a thread of XLA's own.
+    pub thread: Option<ThreadId>,
+}
+
 /// What one forward pass has saved.
 #[derive(Debug)]
 struct History {
     front: Arc<Front>,
     versions: Vec<i64>,
     phase: Phase,
+    /// The execution in which it began to be written, or read.
+    execution: Execution,
+    /// Whether this execution is known to read it to its end: nothing reads it later.
+    within: bool,
 }
 
 #[derive(Debug, Default)]
@@ -58,12 +75,21 @@ struct Table {
     active: Vec<u64>,
     /// Never reused.
     last: u64,
+    /// How many more forward passes begin before it is asked which of them nobody reads, and how
+    /// many did when it was asked last.
+    patience: (usize, usize),
 }
 
 impl Table {
     fn remove(&mut self, number: u64) -> Option<History> {
         self.active.retain(|other| *other != number);
         self.histories.remove(&number)
+    }
+
+    fn remove_if(&mut self, chosen: impl Fn(u64, &History) -> bool) -> Vec<History> {
+        let those = self.histories.iter().filter(|(number, each)| chosen(**number, each));
+        let numbers: Vec<u64> = those.map(|(number, _)| *number).collect();
+        numbers.iter().filter_map(|number| self.remove(*number)).collect()
     }
 
     /// What was in a spool that is closed is gone.
@@ -85,11 +111,12 @@ pub fn next_version() -> i64 {
 }
 
 /// A new history; its number.
-pub fn begin(front: Arc<Front>, place: Option<Place>) -> u64 {
+pub fn begin(front: Arc<Front>, place: Option<Place>, execution: Execution) -> u64 {
     with(|table| {
         table.drop_closed();
         table.last += 1;
-        let history = History { front, versions: Vec::new(), phase: Phase::Written(place) };
+        let phase = Phase::Written(place);
+        let history = History { front, versions: Vec::new(), phase, execution, within: false };
         table.histories.insert(table.last, history);
         table.active.push(table.last);
         table.last
@@ -150,10 +177,15 @@ pub fn end(number: u64) -> Result<(), Error> {
 ///
 /// # Errors
 /// When there is no such history, or another backward pass has begun with it.
-pub fn rewind(number: u64, place: Option<Place>) -> Result<(Arc<Front>, Vec<i64>), Error> {
+pub fn rewind(
+    number: u64,
+    place: Option<Place>,
+    execution: Execution,
+) -> Result<(Arc<Front>, Vec<i64>), Error> {
     with(|table| match table.histories.get_mut(&number) {
         Some(history) if history.phase == Phase::Kept => {
             history.phase = Phase::Read(place);
+            history.execution = execution;
             let found = (Arc::clone(&history.front), history.versions.clone());
             match found.1.is_empty() {
                 true => drop(table.remove(number)),
@@ -179,11 +211,13 @@ pub fn next(number: u64) -> Result<(Arc<Front>, i64), Error> {
     })
 }
 
-/// Forgets the version that was next; the history too when it was the last one.
-pub fn restored(number: u64) {
+/// Forgets the version that was next, which `run` has read; the history too when it was the last one.
+pub fn restored(number: u64, run: Option<i64>) {
     with(|table| {
         let Some(history) = table.histories.get_mut(&number) else { return };
         history.versions.pop();
+        // Outside of compiled programs, each operation is an execution of its own.
+        history.within = run.is_some() && run == history.execution.run;
         if history.versions.is_empty() {
             table.remove(number);
         }
@@ -214,14 +248,58 @@ pub fn forget(of: Option<&Front>) -> usize {
         let theirs = of.is_none_or(|front| std::ptr::eq(front, Arc::as_ptr(&history.front)));
         theirs && history.phase == Phase::Kept
     };
-    let found: Vec<History> = with(|table| {
-        let those = table.histories.iter().filter(|(_, history)| chosen(history));
-        let numbers: Vec<u64> = those.map(|(number, _)| *number).collect();
-        numbers.iter().filter_map(|number| table.remove(*number)).collect()
+    give_up_if(|_, history| chosen(history))
+}
+
+/// Gives up what an execution that has failed has written or reads.
+pub fn failed(run: i64) {
+    give_up_if(|_, history| history.execution.run == Some(run));
+}
+
+/// Whether to ask now which histories nobody reads, as a forward pass begins: seldom where all of
+/// them were read the last times.
+pub fn is_time_to_tidy() -> bool {
+    with(|table| {
+        let (left, _) = table.patience;
+        table.patience.0 = left.saturating_sub(1);
+        left == 0 && !table.histories.is_empty()
+    })
+}
+
+/// Gives up the histories of executions that have ended without an end of theirs: a call has failed,
+/// or JAX has left out what would have read them.
+///
+/// # Arguments
+/// - `live`: the numbers in tokens that a program of Python holds.
+/// - `thread`: the thread of Python that asks: what it has started before is over.
+/// - `alone`: whether no execution of any thread goes on, besides `run`.
+/// - `run`: the execution in which this is asked.
+pub fn tidy(live: &HashSet<u64>, thread: Option<ThreadId>, alone: bool, run: Option<i64>) {
+    let found = give_up_if(|number, history| {
+        let Execution { run: of, thread: from } = history.execution;
+        let over = alone || (from.is_some() && from == thread);
+        over && (history.within || !live.contains(&number)) && (run.is_none() || of != run)
     });
+    if run.is_some() {
+        with(|table| {
+            let (_, last) = table.patience;
+            let next = if found == 0 { (2 * last + 1).min(MOST_PATIENCE) } else { 0 };
+            table.patience = (next, next);
+        });
+    }
+}
+
+/// Gives up the histories that are chosen; how many.
+fn give_up_if(chosen: impl Fn(u64, &History) -> bool) -> usize {
+    let found = with(|table| table.remove_if(chosen));
     let count = found.len();
     found.into_iter().for_each(discard);
     count
+}
+
+/// Whether there is any history.
+pub fn any() -> bool {
+    with(|table| !table.histories.is_empty())
 }
 
 /// How many histories of a spool no backward pass has read, besides `number`.

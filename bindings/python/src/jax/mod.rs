@@ -3,12 +3,14 @@
 //!
 //! XLA's interface (`ffi`) is looked at in one place (`frame`). What a program has is the number of
 //! a loop (`loops`) and, in an array that it carries along, the number of a history (`histories`).
-//! The calls themselves (`handlers`) end in the same saves and restores as those of Python.
+//! The calls themselves (`handlers`) end in the same saves and restores as those of Python. What a
+//! failed execution leaves is found by `leftovers`.
 
 mod ffi;
 mod frame;
 mod handlers;
 mod histories;
+pub mod leftovers;
 mod loops;
 
 use std::sync::Arc;
@@ -29,6 +31,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(jax_loop, m)?)?;
     m.add_function(wrap_pyfunction!(jax_may_join, m)?)?;
     m.add_function(wrap_pyfunction!(jax_forget, m)?)?;
+    m.add_function(wrap_pyfunction!(leftovers::jax_tidied_by, m)?)?;
+    m.add_function(wrap_pyfunction!(leftovers::jax_tidy, m)?)?;
     m.add_function(wrap_pyfunction!(jax_drop, m)?)
 }
 

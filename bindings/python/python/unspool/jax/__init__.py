@@ -24,6 +24,7 @@ except ImportError as missing:
         "`pip install jax`, 0.10 or later."
     ) from missing
 
+from . import _leftovers  # noqa: F401 - it says how to find what failed calls have left
 from ._scan import scan
 from ._spools import forget
 from ._while import while_loop
