@@ -242,7 +242,7 @@ fn open(
         Some(ranks) => ranks,
         None => &Alone,
     };
-    let checkpointer = Checkpointer::open(settings, all, make)?;
+    let checkpointer = Checkpointer::open(settings, all, &Wait::default(), make)?;
     let notes = RefCell::new(checkpointer.warnings().join("\n"));
     Ok(UnspoolCheckpointer { checkpointer, ranks, timeout, notes })
 }

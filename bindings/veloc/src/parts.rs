@@ -209,6 +209,7 @@ impl Parts {
             milliseconds: job.begun.elapsed().as_millis() as u64,
             written: now.map_or(0, |since| since.as_secs()),
             increment: None,
+            frame: None,
             values: content.render(),
         }
     }

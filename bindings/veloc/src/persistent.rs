@@ -72,7 +72,7 @@ impl Persistent {
             self.place.put(&key, &frame, Some(&self.journal)).map_err(text)?;
         }
         let key = self.object(name, part, Object::Manifest);
-        self.place.put(&key, &Parts::of(&[&manifest.render()]), None).map_err(text)
+        self.place.put(&key, &Parts::of(&[&manifest.render()]), None).map(drop).map_err(text)
     }
 
     /// The parts of this client.

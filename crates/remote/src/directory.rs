@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -214,6 +214,12 @@ impl Place for Directory {
             Err(cause) => gone(Err(cause)),
         };
         removed.map_err(|cause| self.failed("delete", name, cause.into()))
+    }
+
+    fn identity(&self) -> Result<String, TierError> {
+        let found =
+            fs::metadata(&self.path).map_err(|cause| self.failed("open", "", cause.into()))?;
+        Ok(format!("inode {}", found.ino()))
     }
 
     fn stop(&self) {

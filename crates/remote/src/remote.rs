@@ -47,6 +47,9 @@ pub(crate) trait Place: fmt::Debug + Send + Sync {
     /// Removes an object; fine when it is not there.
     fn delete(&self, name: &str) -> Result<(), TierError>;
 
+    /// What this place is, also where it is seen under another path: not that of a copy of it.
+    fn identity(&self) -> Result<String, TierError>;
+
     /// Ends what is under way, and everything that is asked for later.
     fn stop(&self);
 }
@@ -90,8 +93,8 @@ impl Remote {
         self.place.locate(name)
     }
 
-    /// Stores the bytes of `source` as the object `name`, in place of what has that name. When this
-    /// returns, the place has all of it, and has said so.
+    /// Stores the bytes of `source` as the object `name`, in place of what has that name, and returns
+    /// their checksum. When this returns, the place has all of it, and has said so.
     ///
     /// In a store, an object of several pieces that was interrupted goes on from the pieces that
     /// are there, when the same call is made again with the same `journal`: a file that this call
@@ -105,17 +108,18 @@ impl Remote {
         name: &str,
         source: &dyn Source,
         journal: Option<&Path>,
-    ) -> Result<(), TierError> {
+    ) -> Result<u64, TierError> {
         names::check("put", name)?;
         let mut whole = Whole::of(source);
         let sent = self.place.put(name, &mut whole, journal);
         // A put of which only the answer was lost is done.
         let lost = |error: &TierError| error.kind() == Failure::Io && whole.is_read();
-        if sent.as_ref().is_err_and(|error| !lost(error)) {
-            return sent;
-        }
+        let sent = match sent {
+            Err(error) if !lost(&error) => return Err(error),
+            sent => sent,
+        };
         match self.foot("put", name) {
-            Ok(found) if found == whole.foot() => Ok(()),
+            Ok(found) if found == whole.foot() => Ok(found.checksum),
             found => {
                 sent?;
                 let wrong = |_| fault::damaged("put", self.locate(name), "it has something else");
@@ -217,6 +221,15 @@ impl Remote {
     pub fn delete(&self, name: &str) -> Result<(), TierError> {
         names::check("delete", name)?;
         self.place.delete(name)
+    }
+
+    /// What this place is, as one line, also where a directory is seen under another path: not that
+    /// of a copy of it.
+    ///
+    /// # Errors
+    /// When a directory cannot be looked at.
+    pub fn identity(&self) -> Result<String, TierError> {
+        self.place.identity()
     }
 
     /// Ends the calls that are under way, and all later ones, with an error. What was sent of an

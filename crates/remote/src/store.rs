@@ -204,6 +204,10 @@ impl Place for Store {
         }
     }
 
+    fn identity(&self) -> Result<String, TierError> {
+        Ok(self.shown.clone())
+    }
+
     fn stop(&self) {
         self.stop.send_replace(true);
     }

@@ -119,7 +119,7 @@ impl Tier for RemoteTier {
     fn put(&self, id: CheckpointId, _offset: u64, parts: &[&[u8]]) -> Result<(), TierError> {
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         self.reserve(id, bytes)?;
-        let put = self.remote.put(&name(&self.folder, id), &Parts::of(parts), None);
+        let put = self.remote.put(&name(&self.folder, id), &Parts::of(parts), None).map(drop);
         match put {
             Ok(()) => drop(self.frames().insert(id, Frame { bytes, whole: true })),
             // What is there of it would be found by the next opening.

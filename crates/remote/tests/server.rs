@@ -29,7 +29,7 @@ fn large() -> Vec<u8> {
 }
 
 fn put(remote: &Remote, name: &str, bytes: &[u8], journal: Option<&Path>) -> Result<(), TierError> {
-    remote.put(name, &Parts::of(&[bytes]), journal)
+    remote.put(name, &Parts::of(&[bytes]), journal).map(drop)
 }
 
 #[test]

@@ -5,33 +5,33 @@
 //! and restores them from there.
 
 mod levels;
+mod opening;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use unspool::{DiskSettings, Error, ErrorKind, Spool, Unflushed, Wait};
+use unspool::{Error, ErrorKind, Spool, Unflushed, Wait};
 use unspool_codec::increment::is_increment;
 
 use crate::agreement::{Agreed, Copy, Held, Part, Said};
+use crate::claim::Claim;
 use crate::committer::{Committer, Job, discard};
 use crate::copier::{Copier, Copies};
 use crate::exchange::{Call, Exchanges};
 use crate::folder::Folder;
 use crate::increments::Fulls;
 use crate::interval::{Every, Rule};
-use crate::level::{self, Level, OpenedLevel, RemoteSettings};
-use crate::listing;
+use crate::level::{Level, OpenedLevel, RemoteSettings};
 use crate::manifest::{MOST_VALUES, Manifest, Run};
 use crate::pace::{Beat, Look, Pace};
-use crate::partner::{self, Partner};
-use crate::parts::Parts;
+use crate::partner::Partner;
 use crate::ranks::Ranks;
 use crate::stage::Stage;
+use opening::{Opened, check_ranks, draw, open_part, opened_by_all};
 
 /// What a Checkpointer is opened with.
 #[derive(Clone, PartialEq, Debug)]
@@ -144,9 +144,6 @@ struct Mending {
     again: Option<u64>,
 }
 
-/// The most ranks of a run. Every rank hears from all of them.
-const MOST_RANKS: u32 = 1 << 24;
-
 /// First byte of what a rank says when it could not restore a step and asks the rank that keeps a
 /// copy of its part. 0: it has restored it; 1: it could not; 2: it refused.
 const ASKS: u8 = 3;
@@ -172,50 +169,26 @@ struct Saving {
     copy: bool,
 }
 
-/// What a rank found when it opened its part.
-struct Opened {
-    folder: Folder,
-    data: Arc<Spool>,
-    stage: Option<Arc<Stage>>,
-    parts: Parts,
-    warnings: Vec<String>,
-    remote: Option<OpenedLevel>,
-    partner: Option<Partner>,
-}
-
-impl Opened {
-    fn said(&self) -> Said {
-        let remote = self.remote.as_ref().map_or(Vec::new(), |level| level.parts.clone());
-        let held = self.partner.as_ref().map_or(Vec::new(), Partner::held);
-        Said { local: self.parts.counted(), remote, held, ..Said::default() }
-    }
-
-    /// The message of a rank that has opened its part.
-    fn message(&self) -> Vec<u8> {
-        let (host, said) = (partner::host(), self.said().encode());
-        let length = (host.len() as u64).to_le_bytes();
-        [&[0][..], &draw().0.to_le_bytes(), &length, host.as_bytes(), &said].concat()
-    }
-}
-
 impl Checkpointer {
     /// Opens this rank's part on all ranks. `make` opens a durable spool in the directory that it
     /// is given; or, with increments, one without a disk, where it is given none.
     ///
     /// # Errors
-    /// What `make` returned; `Io`; `Invalid` when another number of ranks has left checkpoints
+    /// What `make` returned; `Interrupted`; `Io`; `Invalid` when another number of ranks has left checkpoints
     /// there, or there is no such rank; `Timeout` when ranks do not answer; the error of another rank.
     pub fn open<E: From<Error> + fmt::Display>(
         settings: Settings,
         ranks: &dyn Ranks,
+        wait: &Wait<'_>,
         make: impl FnOnce(Option<&Path>) -> Result<Arc<Spool>, E>,
     ) -> Result<Checkpointer, E> {
         let (rank, size) = (ranks.rank(), ranks.size());
         check_ranks(rank, size)?;
         let exchanges = Exchanges::default();
-        let opened = open_part(&settings, rank, size, make);
+        let own = draw();
+        let opened = open_part(&settings, (rank, size, own), wait, make);
         let said = match &opened {
-            Ok(opened) => opened.message(),
+            Ok(opened) => opened.message(own),
             Err(error) => [&[1][..], error.to_string().as_bytes()].concat(),
         };
         let all = exchanges.all(ranks, Call::Open, &said, settings.timeout);
@@ -226,6 +199,7 @@ impl Checkpointer {
         let every = settings.remote.as_ref().map(|remote| remote.every);
         let level = remote.zip(every).map(|(opened, every)| {
             let OpenedLevel { shelf, parts, .. } = opened;
+            let shelf = if rank == 0 { shelf } else { shelf.claimed(Claim::of(run)) };
             let copier = Copier::start(shelf, folder.clone(), Arc::clone(&data), parts, timeout)?;
             Ok(Level::of(Arc::new(copier), every, latest.unwrap_or(0)))
         });
@@ -414,6 +388,7 @@ impl Checkpointer {
             milliseconds: 0,
             written: 0,
             increment: None,
+            frame: None,
             values,
         };
         let blocked = begun.elapsed().as_secs_f64();
@@ -589,6 +564,10 @@ impl Checkpointer {
             level.copier.take_failure().map_or(Ok(()), Err)
         });
         self.committer.end(wait)?;
+        let answers = |error: &Error| error.kind() != ErrorKind::Timeout;
+        if let Some(level) = self.level.iter().find(|_| copied.as_ref().err().is_none_or(answers)) {
+            level.copier.shelf().release();
+        }
         self.level.as_ref().map_or(Ok(()), |level| level.copier.end(wait))?;
         self.close_own(wait);
         agreed.and(copied)
@@ -677,116 +656,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A random number of a run.
-fn draw() -> Run {
-    // Every one of these has random keys.
-    let half = || u128::from(RandomState::new().build_hasher().finish());
-    Run(half() << 64 | half())
-}
-
-fn open_part<E: From<Error>>(
-    settings: &Settings,
-    rank: u32,
-    size: u32,
-    make: impl FnOnce(Option<&Path>) -> Result<Arc<Spool>, E>,
-) -> Result<Opened, E> {
-    // Nothing is made or removed before it is known that nobody else is at work here.
-    let there = settings.path.is_dir();
-    let others = there.then(|| listing::other_sizes(&settings.path, size)).transpose()?;
-    let others = others.unwrap_or_default();
-    if let Some(other) = others.first() {
-        let message = format!(
-            "{} has checkpoints of {other} ranks, and this run has {size}. Start it with {other} \
-             ranks, or choose another folder, where the parts of that one can be saved anew: \
-             `Checkpointer.parts` reads them in Python, `unspool_parts_find` in C.",
-            settings.path.display()
-        );
-        return Err(Error::new(ErrorKind::Invalid, message).into());
-    }
-    let folder = Folder::make(&settings.path, rank, size)?;
-    let (data, stage) = match settings.increments {
-        None => (make(Some(&folder.data()))?, None),
-        Some(fulls) => {
-            let (mtbf, seed) = (settings.rule.mtbf, draw().0 as u64);
-            let data = open_data(settings, &folder)?;
-            (data, Some(Arc::new(Stage::of(make(None)?, fulls, mtbf, seed)?)))
-        }
-    };
-    folder.remove_unfinished()?;
-    let manifests = folder.manifests()?;
-    let mut warnings: Vec<String> = manifests.damaged.iter().map(listing::sentence).collect();
-    let parts = parts_of(&manifests.whole, &data.versions()?, &folder, &mut warnings);
-    let open = |remote| level::open(remote, &folder, (rank, size), settings.timeout);
-    let mut remote = settings.remote.as_ref().map(open).transpose()?;
-    remote.iter_mut().for_each(|level| warnings.append(&mut level.warnings));
-    let partner = settings.partner.filter(|_| size > 1);
-    let partner = partner.map(|every| Partner::open(&folder, size, every)).transpose()?;
-    Ok(Opened { folder, data, stage, parts, warnings, remote, partner })
-}
-
-/// The durable spool of a rank whose application saves into a stage.
-fn open_data(settings: &Settings, folder: &Folder) -> Result<Arc<Spool>, Error> {
-    let disk = Some(DiskSettings { durable: true, ..DiskSettings::new(folder.data()) });
-    let usual = unspool::Settings::default();
-    Spool::open(unspool::Settings { disk, timeout: settings.timeout, ..usual }).map(Arc::new)
-}
-
-/// The parts whose frames are there, and sentences about others, and those that build on them.
-fn parts_of(
-    manifests: &[Manifest],
-    versions: &[i64],
-    folder: &Folder,
-    warnings: &mut Vec<String>,
-) -> Parts {
-    let has = |one: &&Manifest| versions.binary_search(&(one.step as i64)).is_ok();
-    let (there, missing): (Vec<_>, Vec<_>) = manifests.iter().partition(has);
-    warnings.extend(missing.iter().map(|Manifest { step, .. }| {
-        let data = folder.data();
-        format!("Step {step} does not count: its arrays are not in {}.", data.display())
-    }));
-    let parts = Parts::of(there.iter().copied());
-    warnings.extend(listing::orphans(there, &parts.counted(), folder.path()));
-    parts
-}
-
-/// The run of rank 0, what all ranks have, and their machines.
-fn opened_by_all(all: &[Vec<u8>]) -> Result<(Run, Agreed, Vec<String>), Error> {
-    let (mut run, mut of_ranks, mut hosts) = (None, Vec::new(), Vec::new());
-    for (rank, said) in all.iter().enumerate() {
-        let (failed, said) = said.split_first().ok_or_else(nonsense)?;
-        if *failed != 0 {
-            let why = String::from_utf8_lossy(said);
-            let message = format!("Rank {rank} could not open its part: {why}");
-            return Err(Error::new(ErrorKind::Io, message));
-        }
-        let (tag, rest) = said.split_at_checked(16).ok_or_else(nonsense)?;
-        let (length, rest) = rest.split_at_checked(8).ok_or_else(nonsense)?;
-        let length = length.try_into().map(u64::from_le_bytes).map_err(|_| nonsense())?;
-        let length = usize::try_from(length).map_err(|_| nonsense())?;
-        let (host, has) = rest.split_at_checked(length).ok_or_else(nonsense)?;
-        hosts.push(String::from_utf8_lossy(host).into_owned());
-        let tag = tag.try_into().map(u128::from_le_bytes).map_err(|_| nonsense())?;
-        run.get_or_insert(Run(tag));
-        of_ranks.push(Said::decode(has).ok_or_else(nonsense)?);
-    }
-    Ok((run.ok_or_else(nonsense)?, Agreed::of(of_ranks), hosts))
-}
-
 fn nonsense() -> Error {
     let message = "A rank said what this version does not understand: use the same Unspool on all \
                    ranks.";
     Error::new(ErrorKind::Invalid, message)
-}
-
-fn check_ranks(rank: u32, size: u32) -> Result<(), Error> {
-    if rank < size && size <= MOST_RANKS {
-        return Ok(());
-    }
-    let message = format!(
-        "There is no rank {rank} of {size}: give one below the number of ranks, which is at most \
-         {MOST_RANKS}."
-    );
-    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 fn check_step(step: u64, standing: Standing, path: &Path) -> Result<(), Error> {

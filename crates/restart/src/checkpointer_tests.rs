@@ -7,6 +7,7 @@ use unspool_testkit::Scratch;
 
 use super::*;
 use crate::interval::Every;
+use crate::listing;
 use crate::ranks::{Alone, Unanswered};
 
 #[path = "increment_tests.rs"]
@@ -79,7 +80,16 @@ fn open_as(
     ranks: &dyn Ranks,
     capacity: Option<u64>,
 ) -> Result<Checkpointer, Error> {
-    Checkpointer::open(settings, ranks, |data| {
+    open_until(settings, ranks, capacity, &Wait::default())
+}
+
+fn open_until(
+    settings: Settings,
+    ranks: &dyn Ranks,
+    capacity: Option<u64>,
+    wait: &Wait<'_>,
+) -> Result<Checkpointer, Error> {
+    Checkpointer::open(settings, ranks, wait, |data| {
         let disk =
             data.map(|data| DiskSettings { durable: true, capacity, ..DiskSettings::new(data) });
         let settings = SpoolSettings {
@@ -232,7 +242,11 @@ fn an_opening_that_is_refused_touches_nothing() {
         let told = open_as(settings, &Alone, None).unwrap_err();
         assert!(told.message().contains("in use"), "{told}");
     }
-    let told = open_part::<Error>(&c.settings, 1, 2, |_| panic!("not asked for")).err().unwrap();
+    let told = open_part::<Error>(&c.settings, (1, 2, Run(7)), &Wait::default(), |_| {
+        panic!("not asked for")
+    })
+    .err()
+    .unwrap();
     assert_eq!(told.kind(), ErrorKind::Invalid);
     listing::remove(&scratch.path().join("run"), 0, 1, 7).unwrap();
     listing::remove_copies(&scratch.path().join("run"), 0, 1, 7).unwrap();

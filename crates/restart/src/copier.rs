@@ -257,7 +257,7 @@ impl Copier {
 
     /// Ends the thread, and what it does.
     pub(crate) fn stop(&self) {
-        self.shared.shelf.remote().stop();
+        self.shared.shelf.stop();
         let mut state = self.shared.lock();
         state.next = Next::None;
         state.removals.clear();

@@ -232,7 +232,7 @@ fn a_foreign_parent_is_noticed() {
 
 /// A Checkpointer whose own disk, where it has one, packs frames.
 fn packing(settings: Settings) -> Checkpointer {
-    Checkpointer::open(settings, &Alone, |data| {
+    Checkpointer::open(settings, &Alone, &Wait::default(), |data| {
         let compress = Some(Outer::Lz4);
         let disk =
             data.map(|data| DiskSettings { durable: true, compress, ..DiskSettings::new(data) });
@@ -346,7 +346,7 @@ fn arrays_with_the_names_of_an_increment_are_refused() {
 #[test]
 fn increments_need_a_host_tier() {
     let scratch = Scratch::new();
-    let told = Checkpointer::open(with(&scratch, Fulls::Auto), &Alone, |data| {
+    let told = Checkpointer::open(with(&scratch, Fulls::Auto), &Alone, &Wait::default(), |data| {
         assert!(data.is_none());
         Spool::open(SpoolSettings { device: Some(1 << 20), ..SpoolSettings::default() })
             .map(Arc::new)
@@ -398,14 +398,19 @@ fn a_chain_of_a_hundred_differences_gives_what_was_saved() {
     for (codec, bound, last) in [(Spec::Lossless, 0.0, 21), (bounded, 1e-5, 101)] {
         let scratch = Scratch::new();
         let open = || {
-            Checkpointer::open(with(&scratch, Fulls::OneIn(1000)), &Alone, |data| {
-                let disk =
-                    data.map(|data| DiskSettings { durable: true, ..DiskSettings::new(data) });
-                let codec = Codecs::all(codec);
-                let settings =
-                    SpoolSettings { host: Some(24 << 20), disk, codec, ..Default::default() };
-                Spool::open(settings).map(Arc::new)
-            })
+            Checkpointer::open(
+                with(&scratch, Fulls::OneIn(1000)),
+                &Alone,
+                &Wait::default(),
+                |data| {
+                    let disk =
+                        data.map(|data| DiskSettings { durable: true, ..DiskSettings::new(data) });
+                    let codec = Codecs::all(codec);
+                    let settings =
+                        SpoolSettings { host: Some(24 << 20), disk, codec, ..Default::default() };
+                    Spool::open(settings).map(Arc::new)
+                },
+            )
             .unwrap()
         };
         let c = open();

@@ -1,16 +1,18 @@
 //! The remote level of a run: where copies go, and which checkpoints are copied.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use unspool::{Error, ErrorKind};
+use unspool::{Error, ErrorKind, Wait};
 use unspool_remote::{Options, Remote};
 
 use crate::agreement::{Part, Said};
+use crate::claim::Claim;
 use crate::copier::Copier;
 use crate::folder::Folder;
 use crate::interval::Every;
+use crate::manifest::Run;
 use crate::shelf::{Shelf, failed};
+use crate::waiting::interruptible;
 
 /// Copies of checkpoints beyond the machine.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,46 +41,66 @@ pub(crate) struct OpenedLevel {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Opens the remote place and looks what this rank has there.
+/// Opens the remote place, takes it for this run as its rank 0, and looks what this rank has there.
 ///
 /// # Errors
 /// `Io` when it cannot be had: without it nobody knows what the newest checkpoint is. `Invalid`
-/// when another number of ranks has left checkpoints there.
+/// when another number of ranks has left checkpoints there, or another run is at work there;
+/// `Interrupted`.
 pub(crate) fn open(
     settings: &RemoteSettings,
     folder: &Folder,
-    (rank, size): (u32, u32),
-    timeout: Duration,
+    (rank, size, run): (u32, u32, Run),
+    wait: &Wait<'_>,
 ) -> Result<OpenedLevel, Error> {
-    let opened = || {
-        let options = settings.options.clone().within(timeout);
-        let remote = Remote::open(&settings.place, &options).map_err(failed)?;
-        let remote = Arc::new(remote);
-        // One rank looks for all of them.
-        let ranks = if rank == 0 { Shelf::ranks(&remote)? } else { Default::default() };
-        let shelf = Shelf::of(remote, rank, size, folder.path().join("upload"));
-        if let Some((_, other)) = ranks.iter().find(|(_, other)| *other != size) {
-            let message = format!(
-                "{} has checkpoints of {other} ranks, and this run has {size}. Choose another \
-                 place.",
-                shelf.place()
-            );
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        let (parts, warnings) = shelf.parts()?;
-        folder.note_place(&settings.place)?;
-        Ok(OpenedLevel { shelf, parts, warnings })
-    };
-    opened().map_err(|cause: Error| match cause.kind() {
-        ErrorKind::Invalid => cause,
-        _ => {
-            let message = format!(
-                "The newest checkpoint may be in the remote place, which cannot be had: {cause} \
-                 Open the Checkpointer without it only if you know that it is not."
-            );
-            Error::new(ErrorKind::Io, message).caused_by(cause)
-        }
-    })
+    let options = settings.options.clone();
+    let options = wait.timeout.map_or(options.clone(), |longest| options.within(longest));
+    let remote =
+        Arc::new(Remote::open(&settings.place, &options).map_err(failed).map_err(lacking)?);
+    let (asked, there) = (Arc::clone(&remote), folder.clone());
+    let opened =
+        interruptible(wait, "the remote place", move || look(asked, &there, (rank, size, run)));
+    let opened = opened.inspect_err(|_| remote.stop()).map_err(lacking)?;
+    folder.note_place(&settings.place)?;
+    Ok(opened)
+}
+
+/// Takes the place as rank 0, and looks what a rank has there.
+fn look(
+    remote: Arc<Remote>,
+    folder: &Folder,
+    (rank, size, run): (u32, u32, Run),
+) -> Result<OpenedLevel, Error> {
+    // One rank looks for all of them.
+    let ranks = if rank == 0 { Shelf::ranks(&remote)? } else { Default::default() };
+    let mut shelf = Shelf::of(remote, rank, size, folder.path().join("upload"));
+    if let Some((_, other)) = ranks.iter().find(|(_, other)| *other != size) {
+        let message = format!(
+            "{} has checkpoints of {other} ranks, and this run has {size}. Choose another place.",
+            shelf.place()
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    if rank == 0 {
+        let whole = std::path::absolute(folder.path());
+        let own = whole.unwrap_or_else(|_| folder.path().to_owned());
+        let claim = Claim::take(shelf.remote(), run, &own.to_string_lossy())?;
+        shelf = shelf.claimed(claim);
+    }
+    let (parts, warnings) = shelf.parts()?;
+    Ok(OpenedLevel { shelf, parts, warnings })
+}
+
+/// The error of an opening whose remote place cannot be had.
+fn lacking(cause: Error) -> Error {
+    if matches!(cause.kind(), ErrorKind::Invalid | ErrorKind::Interrupted) {
+        return cause;
+    }
+    let message = format!(
+        "The newest checkpoint may be in the remote place, which cannot be had: {cause} Open the \
+         Checkpointer without it only if you know that it is not."
+    );
+    Error::new(ErrorKind::Io, message).caused_by(cause)
 }
 
 /// The remote level of a rank while the run goes on.

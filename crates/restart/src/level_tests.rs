@@ -5,6 +5,7 @@ use std::fs;
 use unspool_testkit::{ObjectServer, Wrong};
 
 use super::*;
+use crate::copies::list_remote;
 use crate::level::RemoteSettings;
 use crate::ranks::Alone;
 use crate::shelf::Shelf;
@@ -62,6 +63,77 @@ fn lose_disk(scratch: &Scratch) {
     fs::remove_dir_all(scratch.path().join("run")).unwrap();
 }
 
+#[test]
+fn a_second_run_in_one_remote_place_is_refused_until_the_first_one_is_gone() {
+    let scratch = Scratch::new();
+    let second = |name: &str| {
+        let path = scratch.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        open_as(Settings { path, ..with_directory(&scratch) }, &Alone, None)
+    };
+    let c = opened(with_directory(&scratch), &Alone);
+    save_and_copy(&c, 1);
+    let told = second("other").unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Invalid);
+    assert!(told.message().contains("belongs to another run, whose folder is"), "{told}");
+    save_and_copy(&c, 2);
+    // As after a crash: it was neither closed nor given up.
+    drop(c);
+    let next = second("next").unwrap();
+    assert_eq!(restore(&next, &Alone), Some(2));
+    close(&next, &Alone);
+    assert!(!scratch.path().join("remote/writer").exists());
+}
+
+#[test]
+fn a_run_whose_remote_place_was_taken_over_writes_nothing_more_there() {
+    let scratch = Scratch::new();
+    let c = opened(with_directory(&scratch), &Alone);
+    save_and_copy(&c, 1);
+    // By a run on another machine.
+    let place = scratch.path().join("remote");
+    let remote = Remote::open(place.to_str().unwrap(), &Options::default()).unwrap();
+    let writer = format!(
+        "unspool-writer 1\nplace {}\nrun {}\nmachine there\nprocess 1 1\nfolder /there\n",
+        remote.identity().unwrap(),
+        Run(9)
+    );
+    remote.put("writer", &unspool_remote::Parts::of(&[writer.as_bytes()]), None).unwrap();
+    save_and_copy(&c, 2);
+    let told = c.take_copy_failure().unwrap();
+    assert!(told.message().contains("belongs to another run now"), "{told}");
+    assert_eq!(remote_steps(&scratch, 1), [1]);
+    let closing = c.close(Some(&Alone), &Wait::default()).unwrap_err();
+    assert!(closing.message().contains("belongs to another run now"), "{closing}");
+    assert_eq!(remote_steps(&scratch, 1), [1]);
+    assert!(place.join("writer").exists(), "it is that of the other run");
+}
+
+#[test]
+fn a_frame_that_another_run_has_put_under_a_manifest_is_not_taken_for_its_own() {
+    let scratch = Scratch::new();
+    let frame = "remote/rank-0000-of-0001/step-2.frame";
+    let other = Scratch::new();
+    for (scratch, len) in [(&other, 2_000), (&scratch, 1_000)] {
+        let c = opened(with_directory(scratch), &Alone);
+        for step in [1, 2] {
+            save_of(&c, &Alone, step, len).unwrap();
+            c.committer.settle(&Wait::default()).unwrap();
+            settle(&c).unwrap();
+        }
+        close(&c, &Alone);
+    }
+    fs::copy(other.path().join(frame), scratch.path().join(frame)).unwrap();
+    lose_disk(&scratch);
+    let c = opened(with_directory(&scratch), &Alone);
+    assert_eq!(c.latest(&Alone, &Wait::default()).unwrap(), Some(2));
+    let told = c.ready(2, &Wait::default()).unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Corrupt);
+    assert!(told.message().contains("another run writes there"), "{told}");
+    assert_eq!(restore(&c, &Alone), Some(1));
+    close(&c, &Alone);
+}
+
 fn threads(count: u32, work: &(dyn Fn(&Seat<'_>) + Sync)) {
     let table = Table::of(count);
     std::thread::scope(|scope| {
@@ -80,7 +152,7 @@ fn a_run_goes_on_from_its_copies_when_the_disk_is_gone() {
     close(&c, &Alone);
     assert_eq!(remote_steps(&scratch, 1), [40, 50]);
     let place = scratch.path().join("remote");
-    let (copies, damaged) = listing::list_remote(place.to_str().unwrap()).unwrap();
+    let (copies, damaged) = list_remote(place.to_str().unwrap(), &Wait::default()).unwrap();
     assert!(copies.iter().all(listing::Listed::counts) && damaged.is_empty());
     assert_eq!(copies.iter().map(|one| one.part.step).collect::<Vec<_>>(), [40, 50]);
     lose_disk(&scratch);
@@ -286,6 +358,31 @@ fn what_a_server_has_not_kept_does_not_count_there() {
         let c = opened(with_server(&scratch, &server), &Alone);
         assert_eq!(restore(&c, &Alone), Some(1), "{kind} {wrong:?}");
     }
+}
+
+#[test]
+fn who_is_interrupted_does_not_wait_for_a_server_that_does_not_answer() {
+    let (scratch, server) = (Scratch::new(), ObjectServer::start());
+    let c = opened(with_server(&scratch, &server), &Alone);
+    save_and_copy(&c, 1);
+    save_and_copy(&c, 2);
+    close(&c, &Alone);
+    let stopped = Wait { interrupted: &|| true, ..Wait::default() };
+    for kind in ["list", "get", "head"] {
+        server.wrong(kind, Wrong::Stall, 1);
+        let settings = with_server(&scratch, &server);
+        let opened = open_until(settings, &Alone, None, &stopped);
+        assert_eq!(opened.unwrap_err().kind(), ErrorKind::Interrupted, "{kind}");
+        server.right();
+    }
+    lose_disk(&scratch);
+    let c = opened(with_server(&scratch, &server), &Alone);
+    assert_eq!(c.latest(&Alone, &Wait::default()).unwrap(), Some(2));
+    server.wrong("get", Wrong::Stall, 1);
+    assert_eq!(c.ready(2, &stopped).unwrap_err().kind(), ErrorKind::Interrupted);
+    server.right();
+    assert_eq!(restore(&c, &Alone), Some(2));
+    close(&c, &Alone);
 }
 
 #[test]

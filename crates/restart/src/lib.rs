@@ -12,7 +12,7 @@
 //!
 //! # let path = std::env::temp_dir().join(format!("unspool-restart-{}", std::process::id()));
 //! let settings = Settings::new(&path, Rule::of(Every::Steps(10), 1));
-//! let checkpoints = Checkpointer::open(settings, &Alone, |data| {
+//! let checkpoints = Checkpointer::open(settings, &Alone, &Wait::default(), |data| {
 //!     let disk = data.map(|data| DiskSettings { durable: true, ..DiskSettings::new(data) });
 //!     let tiers = unspool::Settings { disk, ..unspool::Settings::default() };
 //!     Spool::open(tiers).map(Arc::new)
@@ -48,6 +48,7 @@
 pub mod agreement;
 mod chain;
 mod checkpointer;
+mod claim;
 mod committer;
 mod copier;
 mod copies;
@@ -80,9 +81,7 @@ pub use folder::{Damaged, Folder, Manifests};
 pub use increments::Fulls;
 pub use interval::{Every, Rule};
 pub use level::RemoteSettings;
-pub use listing::{
-    FoundPart, Listed, RemovedCopies, find, list, remove, remove_copies,
-};
+pub use listing::{FoundPart, Listed, RemovedCopies, find, list, remove, remove_copies};
 pub use manifest::{Increment, MOST_VALUES, Manifest, ManifestError, Run};
 pub use ranks::{Alone, Ranks, Unanswered};
 pub use shelf::CheckedFrame;

@@ -11,9 +11,11 @@ pub const MOST_VALUES: usize = 1 << 20;
 /// The most bytes of a manifest.
 pub(crate) const MOST_BYTES: usize = MOST_VALUES + 1024;
 
-/// The versions of the format: of a part that is stored in full, and of one that is an increment.
+/// The versions of the format: of a part that is stored in full, of one that is an increment, and
+/// of a copy beyond the folder.
 const FULL: &str = "1";
 const INCREMENT: &str = "2";
+const COPY: &str = "3";
 
 const NAME: &str = "unspool-checkpoint";
 
@@ -55,6 +57,9 @@ pub struct Manifest {
     pub written: u64,
     /// What it builds on; `None` where it is stored in full.
     pub increment: Option<Increment>,
+    /// The checksum of all bytes of the frame, of a copy beyond the folder: there another run may
+    /// have put another frame in its place.
+    pub frame: Option<u64>,
     /// The small values of the application: JSON, which nothing here looks into.
     pub values: String,
 }
@@ -76,15 +81,16 @@ impl Manifest {
     #[must_use]
     pub fn render(&self) -> Vec<u8> {
         let Manifest { step, rank, ranks, run, bytes, milliseconds, written, values, .. } = self;
-        let (format, builds) = match self.increment {
-            None => (FULL, String::new()),
-            Some(Increment { parent, bytes }) => {
+        let (format, more) = match (self.increment, self.frame) {
+            (Some(Increment { parent, bytes }), _) => {
                 (INCREMENT, format!("parent {parent}\nstored {bytes}\n"))
             }
+            (None, Some(sum)) => (COPY, format!("frame {sum:016x}\n")),
+            (None, None) => (FULL, String::new()),
         };
         let text = format!(
             "{NAME} {format}\nstep {step}\nrank {rank}\nranks {ranks}\nrun {run}\nbytes {bytes}\n\
-             milliseconds {milliseconds}\nwritten {written}\n{builds}values {}\n{values}\n",
+             milliseconds {milliseconds}\nwritten {written}\n{more}values {}\n{values}\n",
             values.len()
         );
         let sum = checksum(text.as_bytes());
@@ -105,15 +111,14 @@ impl Manifest {
         let Some(version) = first.map(str::trim_start) else {
             return Err(wrong("it does not begin as a manifest does"));
         };
-        if ![FULL, INCREMENT].contains(&version) {
+        if ![FULL, INCREMENT, COPY].contains(&version) {
             let why = format!(
-                "it has format {version:?}, and only {FULL} and {INCREMENT} are read here: use the \
+                "it has format {version:?}, and only {FULL} to {COPY} are read here: use the \
                  Unspool that wrote it"
             );
             return Err(ManifestError(why));
         }
-        let found =
-            fields(text, version == INCREMENT).ok_or_else(|| wrong("it is cut off or changed"))?;
+        let found = fields(text, version).ok_or_else(|| wrong("it is cut off or changed"))?;
         // There is one way to write each manifest: whatever else it holds is found here.
         if found.render() != bytes {
             return Err(wrong("its checksum is another one: it was changed"));
@@ -127,7 +132,7 @@ impl Manifest {
 }
 
 /// The fields of a text, without any check of what they say.
-fn fields(text: &str, builds: bool) -> Option<Manifest> {
+fn fields(text: &str, version: &str) -> Option<Manifest> {
     let mut rest = text.split_once('\n')?.1;
     let mut next = |name: &str| -> Option<&str> {
         let (line, after) = rest.split_once('\n')?;
@@ -141,16 +146,27 @@ fn fields(text: &str, builds: bool) -> Option<Manifest> {
     let bytes = next("bytes")?.parse().ok()?;
     let milliseconds = next("milliseconds")?.parse().ok()?;
     let written = next("written")?.parse().ok()?;
-    let increment = match builds {
-        false => None,
-        true => {
-            let parent = next("parent")?.parse().ok()?;
-            Some(Increment { parent, bytes: next("stored")?.parse().ok()? })
-        }
-    };
+    let (mut increment, mut frame) = (None, None);
+    if version == INCREMENT {
+        let parent = next("parent")?.parse().ok()?;
+        increment = Some(Increment { parent, bytes: next("stored")?.parse().ok()? });
+    } else if version == COPY {
+        frame = Some(u64::from_str_radix(next("frame")?, 16).ok()?);
+    }
     let length: usize = next("values")?.parse().ok()?;
     let values = rest.get(..length)?.to_owned();
-    Some(Manifest { step, rank, ranks, run, bytes, milliseconds, written, increment, values })
+    Some(Manifest {
+        step,
+        rank,
+        ranks,
+        run,
+        bytes,
+        milliseconds,
+        written,
+        increment,
+        frame,
+        values,
+    })
 }
 
 #[cfg(test)]
@@ -169,6 +185,7 @@ pub(crate) mod tests {
             milliseconds: 53,
             written: 1_795_401_488,
             increment: None,
+            frame: None,
             values: "{\"note\": \"a\\nb é\"}".into(),
         }
     }
@@ -186,6 +203,14 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_copy_has_the_checksum_of_its_frame() {
+        let copy = Manifest { frame: Some(0xfeed), ..sample(300) };
+        let bytes = copy.render();
+        assert!(bytes.starts_with(b"unspool-checkpoint 3\nstep 300\n"));
+        assert_eq!(Manifest::parse(&bytes), Ok(copy));
+    }
+
+    #[test]
     fn a_manifest_comes_back_as_it_was_written() {
         let bytes = sample(300).render();
         assert!(bytes.starts_with(b"unspool-checkpoint 1\nstep 300\nrank 3\nranks 16\n"));
@@ -196,6 +221,7 @@ pub(crate) mod tests {
     fn every_cut_and_every_changed_byte_is_noticed() {
         every_change_is_noticed(&sample(300).render());
         every_change_is_noticed(&increment(300, 200).render());
+        every_change_is_noticed(&Manifest { frame: Some(0xfeed), ..sample(300) }.render());
     }
 
     fn every_change_is_noticed(whole: &[u8]) {
@@ -216,9 +242,9 @@ pub(crate) mod tests {
     #[test]
     fn a_later_format_is_told_by_its_name() {
         let text = String::from_utf8(sample(1).render()).unwrap();
-        let later = text.replacen("checkpoint 1", "checkpoint 3", 1);
+        let later = text.replacen("checkpoint 1", "checkpoint 4", 1);
         let why = Manifest::parse(later.as_bytes()).unwrap_err().to_string();
-        assert!(why.contains("format \"3\""), "{why}");
+        assert!(why.contains("format \"4\""), "{why}");
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Partner {
     /// # Errors
     /// `Lost`, `Corrupt`, `Io`.
     pub(crate) fn get(&self, Held { rank, part }: Held) -> Result<(Manifest, Vec<u8>), Error> {
-        self.shelf(rank).get(part, &unspool::Wait::default())
+        self.shelf(rank).get(part)
     }
 
     /// Forgets the parts of all ranks that `wanted` names.

@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use unspool::{Error, ErrorKind, Spool, StoredFrame, Wait};
-use unspool_codec::{Checksum, MAX_HEAD_BYTES, head_len, parse_head, version_of};
+use unspool::{Error, ErrorKind, Spool, StoredFrame};
+use unspool_codec::{Checksum, MAX_HEAD_BYTES, checksum, head_len, parse_head, version_of};
 use unspool_remote::{Entry, Failure, Parts, Remote, Source, TierError};
 
 use crate::agreement::Part;
 use crate::chain;
+use crate::claim::Claim;
 use crate::folder::Folder;
 use crate::manifest::{MOST_BYTES, Manifest};
 use crate::names;
@@ -26,6 +27,8 @@ pub(crate) struct Shelf {
     size: u32,
     /// The file of this machine that remembers an upload.
     journal: PathBuf,
+    /// What says that the place belongs to this run; none for who has no run.
+    claim: Option<Claim>,
 }
 
 /// What is in a remote place, as far as names say.
@@ -37,7 +40,23 @@ pub(crate) struct Names {
 
 impl Shelf {
     pub(crate) fn of(remote: Arc<Remote>, rank: u32, size: u32, journal: PathBuf) -> Shelf {
-        Shelf { remote, rank, size, journal }
+        Shelf { remote, rank, size, journal, claim: None }
+    }
+
+    /// The same one, which writes there only as long as the place belongs to the run.
+    pub(crate) fn claimed(self, claim: Claim) -> Shelf {
+        Shelf { claim: Some(claim), ..self }
+    }
+
+    /// Ends what is under way there.
+    pub(crate) fn stop(&self) {
+        self.claim.iter().for_each(Claim::end);
+        self.remote.stop();
+    }
+
+    /// The run does not write there any more.
+    pub(crate) fn release(&self) {
+        self.claim.iter().for_each(|claim| claim.release(&self.remote));
     }
 
     pub(crate) fn remote(&self) -> &Remote {
@@ -128,7 +147,11 @@ impl Shelf {
         Ok(manifest)
     }
 
-    /// Puts a part: its frame, and then its manifest. `replaces`: another one of its step is there.
+    /// Puts a part: its frame, and then its manifest, which has the checksum of the frame.
+    /// `replaces`: another one of its step is there.
+    ///
+    /// # Errors
+    /// `Io` when the place belongs to another run, and those of the place.
     pub(crate) fn put(
         &self,
         manifest: &Manifest,
@@ -136,66 +159,63 @@ impl Shelf {
         replaces: bool,
     ) -> Result<(), Error> {
         let step = manifest.step;
+        self.check_claim()?;
         if replaces {
             self.remote.delete(&self.manifest(step)).map_err(failed)?;
         }
-        self.remote.put(&self.frame(step), frame, Some(&self.journal)).map_err(failed)?;
-        self.put_manifest(manifest)
+        let sum = self.remote.put(&self.frame(step), frame, Some(&self.journal)).map_err(failed)?;
+        // That may have taken hours.
+        self.check_claim()?;
+        self.put_manifest(manifest, sum)
+    }
+
+    fn check_claim(&self) -> Result<(), Error> {
+        self.claim.as_ref().map_or(Ok(()), |claim| claim.check(&self.remote))
     }
 
     /// As [`put`](Self::put), for a frame in memory.
     pub(crate) fn put_bytes(&self, manifest: &Manifest, frame: &[u8]) -> Result<(), Error> {
         let step = manifest.step;
         self.remote.delete(&self.manifest(step)).map_err(failed)?;
-        self.remote.put(&self.frame(step), &Parts::of(&[frame]), None).map_err(failed)?;
-        self.put_manifest(manifest)
+        let sum = self.remote.put(&self.frame(step), &Parts::of(&[frame]), None).map_err(failed)?;
+        self.put_manifest(manifest, sum)
     }
 
-    fn put_manifest(&self, manifest: &Manifest) -> Result<(), Error> {
-        let (name, bytes) = (self.manifest(manifest.step), manifest.render());
-        self.remote.put(&name, &Parts::of(&[&bytes]), None).map_err(failed)
+    fn put_manifest(&self, manifest: &Manifest, sum: u64) -> Result<(), Error> {
+        let name = self.manifest(manifest.step);
+        let bytes = Manifest { frame: Some(sum), ..manifest.clone() }.render();
+        self.remote.put(&name, &Parts::of(&[&bytes]), None).map(drop).map_err(failed)
     }
 
     /// The manifest and the frame of a part.
-    pub(crate) fn get(&self, part: Part, wait: &Wait<'_>) -> Result<(Manifest, Vec<u8>), Error> {
+    ///
+    /// # Errors
+    /// `Lost` when another run has put another one there; `Corrupt`; those of the place.
+    pub(crate) fn get(&self, part: Part) -> Result<(Manifest, Vec<u8>), Error> {
         let manifest = self.read_manifest(part.step)?;
         if manifest.run != part.run {
             let message = format!("Step {} of another run is in {}.", part.step, self.place());
             return Err(Error::new(ErrorKind::Lost, message));
         }
-        let frame = self.get_frame(part.step, wait)?;
+        let frame = self.remote.get(&self.frame(part.step)).map_err(failed)?;
         if version_of(&frame) != i64::try_from(part.step).ok() {
             let place = self.remote.locate(&self.frame(part.step));
             let message = format!("{place} is not the frame of step {}.", part.step);
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
-        Ok((manifest, frame))
-    }
-
-    fn get_frame(&self, step: u64, wait: &Wait<'_>) -> Result<Vec<u8>, Error> {
-        let (name, mut frame, mut interrupted) = (self.frame(step), Vec::new(), false);
-        let got = self.remote.fetch(&name, &mut |piece| {
-            interrupted = (wait.interrupted)();
-            let fits = frame.try_reserve(piece.len()).is_ok();
-            if interrupted || !fits {
-                let why = if fits { "it was interrupted" } else { "there is no memory for it" };
-                return Err(TierError::new(Failure::Io, "get", self.remote.locate(&name), why));
-            }
-            frame.extend_from_slice(piece);
-            Ok(())
-        });
-        match got {
-            Ok(_) => Ok(frame),
-            Err(_) if interrupted => {
-                let message = format!("The wait for step {step} was interrupted.");
-                Err(Error::new(ErrorKind::Interrupted, message))
-            }
-            Err(cause) => Err(failed(cause)),
+        if manifest.frame.is_some_and(|sum| sum != checksum(&frame)) {
+            let place = self.remote.locate(&self.frame(part.step));
+            let message = format!(
+                "{place} is not the frame that its manifest is about: another run writes there."
+            );
+            return Err(Error::new(ErrorKind::Corrupt, message));
         }
+        Ok((Manifest { frame: None, ..manifest }, frame))
     }
 
     /// Removes the parts of steps, and what is there of others; how many steps had something.
     pub(crate) fn remove(&self, wanted: impl Fn(u64) -> bool) -> Result<usize, Error> {
+        self.check_claim()?;
         let mut names = self.names()?;
         names.manifests.retain(|step| wanted(*step));
         names.frames.retain(|step| wanted(*step));

@@ -1,6 +1,8 @@
 //! Waits for a thread of this crate, which end after a time, or when the caller says so.
 
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use unspool::{Error, ErrorKind, Wait};
@@ -38,4 +40,36 @@ pub(crate) fn wait_until<S>(
         guard = lock();
     }
     Ok(())
+}
+
+/// What `work` gives, on a thread of its own: a caller who is interrupted does not wait for a place
+/// that does not answer. The thread ends when the place does, or after the patience for it.
+///
+/// # Errors
+/// Those of `work`; `Interrupted`; `Io` when there is no thread.
+pub(crate) fn interruptible<T: Send + 'static>(
+    wait: &Wait<'_>,
+    what: &str,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let (give, take) = channel();
+    let run = move || drop(give.send(work()));
+    Builder::new().name("unspool-ask".into()).spawn(run).map_err(|cause| {
+        let message = format!("A thread cannot be started: {cause}.");
+        Error::new(ErrorKind::Io, message).caused_by(cause)
+    })?;
+    loop {
+        match take.recv_timeout(POLL) {
+            Ok(done) => return done,
+            Err(RecvTimeoutError::Timeout) if (wait.interrupted)() => {
+                let message = format!("The wait for {what} was interrupted.");
+                return Err(Error::new(ErrorKind::Interrupted, message));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = format!("The thread that waited for {what} has ended by a mistake.");
+                return Err(Error::new(ErrorKind::Io, message));
+            }
+        }
+    }
 }

@@ -17,6 +17,7 @@ fn the_manifest_of_the_page_is_read_and_written_as_it_stands_there() {
         milliseconds: 53,
         written: 1_795_401_488,
         increment: None,
+        frame: None,
         values: "{\"values\":{\"time\":0.5,\"é\":1},\"random\":{}}".into(),
     };
     assert_eq!(text, String::from_utf8(manifest.render()).unwrap());

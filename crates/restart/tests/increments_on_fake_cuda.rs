@@ -31,7 +31,7 @@ fn open(folder: &Path, stage: Stage, codec: &Codecs) -> Result<Checkpointer, Err
     let (increments, keep) = (Some(Fulls::OneIn(5)), 99);
     let settings =
         Settings { increments, keep, timeout: TIMEOUT, ..Settings::new(folder.join("run"), rule) };
-    Checkpointer::open(settings, &Alone, |data| {
+    Checkpointer::open(settings, &Alone, &Wait::default(), |data| {
         let disk = data.map(|data| DiskSettings { durable: true, ..DiskSettings::new(data) });
         let on = if stage == Stage::Gpu { On::Cuda(None) } else { On::Cpu };
         let device = (stage == Stage::Gpu).then_some(16 << 20);

@@ -98,18 +98,27 @@ impl RestartCore {
         let settings =
             Settings { path, rule, keep, stops, limit, timeout, remote, partner, increments };
         guarded(py, || {
-            let opened = py.detach(|| {
-                Checkpointer::open(settings, &ranks, |data| -> Result<_, Unopened> {
-                    Python::attach(|py| {
+            let mut raised_by_make = None;
+            let opened = waiting_for(py, None, None, |wait| {
+                let opened = Checkpointer::open(settings, &ranks, wait, |data| {
+                    Python::attach(|py| -> Result<_, Unopened> {
                         let spool = make.bind(py).call1((data,))?;
                         Ok(spool.cast::<Spool>().map_err(PyErr::from)?.get().shared())
                     })
+                });
+                opened.map_err(|why| match why {
+                    Unopened::Ours(error) => error,
+                    Unopened::Raised(raised) => {
+                        raised_by_make = Some(raised);
+                        unspool::Error::new(
+                            unspool::ErrorKind::Invalid,
+                            "The spool was not opened.",
+                        )
+                    }
                 })
             });
-            let opened = opened.map_err(|why| match why {
-                Unopened::Ours(error) => ranks.raised(py).unwrap_or(from_spool(py, &error, None)),
-                Unopened::Raised(raised) => raised,
-            });
+            let opened = opened
+                .map_err(|error| raised_by_make.or_else(|| ranks.raised(py)).unwrap_or(error));
             Ok(RestartCore { checkpointer: opened?, ranks })
         })
     }
@@ -185,9 +194,7 @@ impl RestartCore {
 
     #[pyo3(signature = (unreadable=Vec::new()))]
     fn candidate(&self, py: Python<'_>, unreadable: Vec<u64>) -> PyResult<Option<u64>> {
-        self.talking(py, None, |wait| {
-            self.checkpointer.candidate(&unreadable, &self.ranks, wait)
-        })
+        self.talking(py, None, |wait| self.checkpointer.candidate(&unreadable, &self.ranks, wait))
     }
 
     /// Fetches this rank's part of `step` where only the remote place has it.
@@ -277,7 +284,9 @@ impl RestartCore {
     /// The checkpoints in a remote place, and sentences about what is damaged there.
     #[staticmethod]
     fn listed_remote(py: Python<'_>, place: String) -> PyResult<ListedWord<'_>> {
-        guarded(py, || described_all(py, detached(py, None, || list_remote(&place))?))
+        guarded(py, || {
+            described_all(py, waiting_for(py, None, None, |wait| list_remote(&place, wait))?)
+        })
     }
 
     /// All parts of a checkpoint: the manifest as bytes, and the directory of arrays.
@@ -306,7 +315,7 @@ impl RestartCore {
         #[pyo3(from_py_with = given::maybe_step)] step: Option<u64>,
     ) -> PyResult<Vec<FoundWord>> {
         guarded(py, || {
-            let found = detached(py, None, || find_remote(&place, step))?;
+            let found = waiting_for(py, None, None, |wait| find_remote(&place, step, wait))?;
             Ok(found.into_iter().map(|manifest| (RestartManifest(manifest), None)).collect())
         })
     }

@@ -15,6 +15,7 @@ use crate::committer::discard;
 use crate::partner::{self, Came, Sent};
 use crate::ranks::Ranks;
 use crate::shelf::on_its_own;
+use crate::waiting::interruptible;
 
 impl Checkpointer {
     /// Makes the checkpoint of `step` one that counts in the folder of this rank: waits for it when
@@ -62,7 +63,8 @@ impl Checkpointer {
         let mut there = level.copier.counted().into_iter();
         let is_it = |part: &Part| part.step == step && wanted.is_none_or(|one| one == *part);
         let Some(part) = there.rfind(is_it) else { return Ok(false) };
-        let came = level.copier.shelf().get(part, wait)?;
+        let copier = Arc::clone(&level.copier);
+        let came = interruptible(wait, "a copy of the step", move || copier.shelf().get(part))?;
         self.take_in(part, came, wait)?;
         Ok(true)
     }

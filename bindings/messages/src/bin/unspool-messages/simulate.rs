@@ -78,7 +78,8 @@ pub(crate) fn simulate(simulating: Simulating) -> Result<String, String> {
 }
 
 fn read(path: &Path, events: impl FnMut(u32, Events)) -> Result<Run, String> {
-    let file = crate::parts::regular(path).map_err(|error| format!("{}: {error}.", path.display()))?;
+    let file =
+        crate::parts::regular(path).map_err(|error| format!("{}: {error}.", path.display()))?;
     Run::read_with(BufReader::new(file), events)
         .map_err(|error: RunError| format!("{} cannot be used: {error}", path.display()))
 }
