@@ -225,3 +225,24 @@ def timed(ranks: Pipes, path: Path) -> None:
 def test_time_decides_alike_on_all_ranks(tmp_path: Path) -> None:
     assert finish(start(3, timed, tmp_path / "run")) == [0] * 3
     assert len(counting(tmp_path / "run")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "small"),
+    [("", {}), ("step 3", {"values": "step 3"}), ('{"values": 3}', {"values": '{"values": 3}'})],
+)
+def test_what_a_program_in_c_has_saved_is_read(
+    tmp_path: Path, text: str, small: dict[str, str]
+) -> None:
+    u, path = np.zeros(3), tmp_path / "run"
+    with unspool.Checkpointer(path, host="1MiB", on="cpu", signals=()) as checkpoints:
+        # As `unspool_checkpointer_save` does.
+        checkpoints._core.begin(1, text)
+        checkpoints._spool.save(1, {"u": np.arange(3.0)})
+        checkpoints._core.commit()
+    (part,) = unspool.Checkpointer.parts(path)
+    assert part.small == small and part["u"].tolist() == [0, 1, 2]
+    with unspool.Checkpointer(path, host="1MiB", on="cpu", signals=()) as checkpoints:
+        assert checkpoints.values() == small
+        assert checkpoints.restore(u=u) == 1 and u.tolist() == [0, 1, 2]
+        assert checkpoints.load(1).keys() == {"u", *small}

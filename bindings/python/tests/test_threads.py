@@ -135,7 +135,7 @@ def test_a_wait_ends_in_time_and_says_what_it_waited_for(tmp_path: Path) -> None
     state = np.ones(4 << 20)
     with unspool.Spool(host="40MiB", disk=tmp_path, timeout=0.001) as spool:
         spool.save(0, state)
-        with pytest.raises(unspool.errors.WaitTimeoutError, match="timeout=") as late:
+        with pytest.raises(unspool.errors.WaitTimeoutError, match="aise `timeout`") as late:
             spool.save(1, state)
         assert isinstance(late.value, TimeoutError)
         assert late.value.version == 1 and late.value.retryable

@@ -11,16 +11,21 @@ from __future__ import annotations
 import re
 import sys
 import time
+from array import array
 from contextlib import suppress
 from datetime import timedelta
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 from ..errors import OptionError, WaitTimeoutError, shown
 
 __all__ = ["Ranks", "ranks_of"]
 
-#: How much longer than rank 0 the others wait, who hear from it which rank is missing.
+#: How long ranks that are here take to say so, in seconds, after the time of one of them is over.
 _GRACE = 2.0
+
+#: The tags of messages by which ranks find out who is missing.
+_LATE, _ROLL, _HERE, _VERDICT = 7712, 7713, 7714, 7715
 
 
 class Ranks(Protocol):
@@ -44,9 +49,14 @@ class Alone:
 
 
 class Mpi:
-    """The ranks of a communicator of mpi4py, of which it makes one of its own."""
+    """The ranks of a communicator of mpi4py, of which it makes one of its own.
+
+    They talk by nonblocking collectives of MPI. A rank whose time is over has rank 0 call the roll:
+    every rank that waits in a call answers, and all of them return with the ranks that did not.
+    """
 
     def __init__(self, given: Any, seconds: float) -> None:
+        self._mpi = sys.modules["mpi4py.MPI"]
         self.rank, self.size = given.Get_rank(), given.Get_size()
         self._comm, made = given.Idup()
         end = time.monotonic() + seconds
@@ -56,41 +66,102 @@ class Mpi:
                 text = f"Not all {self.size} ranks opened a Checkpointer within {seconds:.0f} s."
                 raise WaitTimeoutError(text)
             nap.take()
-        # Messages that nobody has taken yet; their memory has to stay.
-        self._sent: list[Any] = []
+        # What MPI still uses: messages that nobody has taken yet, and calls that did not end.
+        self._kept: list[Any] = []
+        self._broken = False
 
     def all_gather(self, message: bytes, seconds: float) -> list[bytes | None]:
-        """What each rank gave: rank 0 gathers it, and gives it to all."""
-        self._sent = [sent for sent in self._sent if not sent.test()[0]]
-        if self.rank:
-            self._sent.append(self._comm.isend(message, 0))
-            answer = self._received([0], seconds * 1.1 + _GRACE)[0]
-            if answer is None:
-                return [None] + [message] * (self.size - 1)
-            return list(answer)
-        given = self._received(list(range(1, self.size)), seconds)
-        everything = [message, *(given[rank] for rank in range(1, self.size))]
-        self._sent += [self._comm.isend(everything, rank) for rank in range(1, self.size)]
-        return everything
+        """What each rank gave: lengths first, and then the messages."""
+        self._check()
+        end = time.monotonic() + seconds
+        lengths = array("i", [0] * self.size)
+        lengths[self.rank] = len(message)
+        request = self._comm.Iallgather(self._mpi.IN_PLACE, lengths)
+        if not self._ends(request, lengths, end):
+            return self._roll(message)
+        starts = [0, *accumulate(lengths)]
+        everything = bytearray(starts[-1])
+        places = [everything, list(lengths), starts[:-1], self._mpi.BYTE]
+        request = self._comm.Iallgatherv([message, self._mpi.BYTE], places)
+        if not self._ends(request, (message, places), end):
+            return self._roll(message)
+        return [bytes(everything[start:end]) for start, end in pairwise(starts)]
 
     def swap(self, message: bytes, to: int, source: int, seconds: float) -> bytes | None:
         """Gives a message to one rank; what another one gave, None when it did not in time."""
-        self._sent = [sent for sent in self._sent if not sent.test()[0]]
-        self._sent.append(self._comm.isend(message, to))
-        answer: bytes | None = self._received([source], seconds)[source]
+        self._check()
+        end = time.monotonic() + seconds
+        self._kept = [one for one in self._kept if isinstance(one, tuple) or not one.Test()]
+        self._kept.append(self._comm.isend(message, to))
+        nap = _Nap()
+        while not self._comm.Iprobe(source=source, tag=0):
+            if time.monotonic() > end or self._is_called():
+                self._roll(message)
+                return None
+            nap.take()
+        answer: bytes = self._comm.recv(source=source, tag=0)
         return answer
 
-    def _received(self, ranks: list[int], seconds: float) -> dict[int, Any]:
-        """A message of each of these ranks, None for those that sent none in time."""
-        found: dict[int, Any] = dict.fromkeys(ranks)
-        missing, end, nap = set(ranks), time.monotonic() + seconds, _Nap()
-        while missing and time.monotonic() < end:
-            there = {rank for rank in missing if self._comm.iprobe(source=rank)}
-            found |= {rank: self._comm.recv(source=rank) for rank in there}
-            missing -= there
-            if not there:
+    def _ends(self, request: Any, used: Any, end: float) -> bool:
+        """Waits for a request, until `end` or until the roll is called; whether it is done."""
+        nap = _Nap()
+        while not request.Test():
+            if time.monotonic() > end or self._is_called():
+                self._kept.append((request, used))
+                return False
+            nap.take()
+        return True
+
+    def _is_called(self) -> bool:
+        """Whether the roll is to be called, on rank 0, or is called, on another one."""
+        lead = self.rank == 0
+        source = self._mpi.ANY_SOURCE if lead else 0
+        return bool(self._comm.Iprobe(source=source, tag=_LATE if lead else _ROLL))
+
+    def _roll(self, message: bytes) -> list[bytes | None]:
+        """The message for each rank that is here, None for those that are missing: all but rank 0
+        are here where that one does not call the roll. The communicator is not used after that.
+
+        Raises:
+            WaitTimeoutError: no rank is missing, but one came too late.
+        """
+        self._broken = True
+        here = self._answered() if self.rank else self._called()
+        if all(here):
+            raise WaitTimeoutError(f"Not all {self.size} ranks came in time, but all are here now")
+        return [message if one else None for one in here]
+
+    def _check(self) -> None:
+        if self._broken:
+            text = "An earlier exchange between the ranks did not end, so there are no more"
+            raise WaitTimeoutError(text)
+
+    def _called(self) -> list[bool]:
+        here, end, nap = [True] + [False] * (self.size - 1), time.monotonic() + _GRACE, _Nap()
+        self._kept += [self._comm.isend(None, rank, tag=_ROLL) for rank in range(1, self.size)]
+        while not all(here) and time.monotonic() < end:
+            status = self._mpi.Status()
+            if self._comm.Iprobe(tag=_HERE, status=status):
+                self._comm.recv(source=status.Get_source(), tag=_HERE)
+                here[status.Get_source()] = True
+            else:
                 nap.take()
-        return found
+        told = [rank for rank in range(1, self.size) if here[rank]]
+        self._kept += [self._comm.isend(here, rank, tag=_VERDICT) for rank in told]
+        return here
+
+    def _answered(self) -> list[bool]:
+        self._kept.append(self._comm.isend(None, 0, tag=_LATE))
+        end, nap = time.monotonic() + 2 * _GRACE + 1, _Nap()
+        while not self._comm.Iprobe(source=0, tag=_VERDICT):
+            if self._comm.Iprobe(source=0, tag=_ROLL):
+                self._comm.recv(source=0, tag=_ROLL)
+                self._kept.append(self._comm.isend(None, 0, tag=_HERE))
+            elif time.monotonic() > end:
+                return [False] + [True] * (self.size - 1)
+            nap.take()
+        here: list[bool] = self._comm.recv(source=0, tag=_VERDICT)
+        return here
 
 
 class Torch:
