@@ -324,6 +324,202 @@ def test_two_processes_cannot_have_the_same_part(tmp_path: Path) -> None:
         opened(tmp_path / "run")
 
 
+def test_the_folder_is_the_one_that_was_meant_at_the_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with opened(Path("run"), remote="copies", increments=True) as checkpoints:
+        checkpoints.save(1, u=np.ones(3))
+        checkpoints.flush()
+        parts = unspool.Checkpointer.parts("run")
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        checkpoints.save(2, u=np.ones(3))
+    assert (parts[0]["u"] == 1).all()
+    assert steps(tmp_path / "run") == [1, 2] and not list((tmp_path / "elsewhere").iterdir())
+    assert RestartCore.listed_remote(str(tmp_path / "copies"))[0][-1]["step"] == 2
+
+
+def test_a_working_directory_that_is_gone_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(errors.StorageError, match="working directory is gone"):
+        opened(Path("run"))
+
+
+def test_paths_may_be_bytes(tmp_path: Path) -> None:
+    path, place = os.fsencode(tmp_path / "r\udcffn"), os.fsencode(tmp_path / "copies")
+    with unspool.Checkpointer(path, every=1, host="4MiB", on="cpu", remote=place) as checkpoints:
+        checkpoints.save(1, u=np.ones(3))
+    assert unspool.Checkpointer.parts(path)[0].step == 1
+    assert unspool.Checkpointer.parts(place)[0].step == 1
+
+
+def test_a_load_where_nothing_counts_raises(tmp_path: Path) -> None:
+    with opened(tmp_path / "run") as checkpoints:
+        for step in (None, 3):
+            with pytest.raises(LookupError) as raised:
+                checkpoints.load(step)
+            assert isinstance(raised.value, errors.UnknownVersionError)
+        assert checkpoints.restore(u=np.zeros(3)) is None and checkpoints.values() == {}
+
+
+@pytest.mark.parametrize("increments", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("way", ["load", "restore"])
+def test_a_run_that_went_wrong_goes_on_from_an_older_step(
+    way: str, again: bool, increments: bool, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"keep": 9, "increments": increments}
+    checkpoints = opened(tmp_path / "run", **options)
+    for step in range(1, 6):
+        checkpoints.save(step, u=np.full(3, float(step) if step < 4 else np.nan))
+    if again:
+        checkpoints.close()
+        checkpoints = opened(tmp_path / "run", **options)
+    else:
+        checkpoints.flush()
+    with checkpoints:
+        u = np.zeros(3)
+        if way == "load":
+            u = checkpoints.load(3)["u"]
+        else:
+            assert checkpoints.restore(3, u=u) == 3
+        assert (u == 3).all()
+        checkpoints.save(4, u=u + 1)
+    assert steps(tmp_path / "run") == [1, 2, 3, 4]
+    with opened(tmp_path / "run", **options) as checkpoints:
+        assert checkpoints.latest() == 4 and (checkpoints.load()["u"] == 4).all()
+
+
+def test_a_look_at_an_older_step_deletes_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path / "run", keep=9) as checkpoints:
+        for step in range(1, 6):
+            checkpoints.save(step, u=np.full(3, step))
+        checkpoints.flush()
+        assert checkpoints.load(2)["u"][0] == 2
+        for step in (1, 2):
+            with pytest.raises(errors.OptionError, match="load the checkpoint to go on from"):
+                checkpoints.save(step, u=np.ones(3))
+        checkpoints.save(6, u=np.full(3, 6))
+        with pytest.raises(errors.OptionError):
+            checkpoints.save(3, u=np.ones(3))
+    assert steps(tmp_path / "run") == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_step_that_is_named_is_restored_or_nothing_is(tmp_path: Path) -> None:
+    with opened(tmp_path / "run") as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(step, u=np.full(100_000, step))
+    damage(tmp_path / "run", 2)
+    with opened(tmp_path / "run") as checkpoints:
+        u = np.zeros(100_000, int)
+        with pytest.raises(errors.CorruptCheckpointError, match="frame-"):
+            checkpoints.restore(2, u=u)
+        with pytest.raises(errors.UnknownVersionError):
+            checkpoints.restore(7, u=u)
+        with pytest.raises(errors.ArrayError):
+            checkpoints.restore(1, v=u)
+        assert checkpoints.restore(1, u=u) == 1 and (u == 1).all()
+
+
+class Silent:
+    """Two ranks, of which the other one stops to answer."""
+
+    rank, size, left = 0, 2, 10**9
+
+    def all_gather(self, message: bytes, seconds: float) -> list[bytes | None]:
+        self.left -= 1
+        return [message, bytes(message) if self.left >= 0 else None]
+
+
+@pytest.mark.parametrize(("step", "answers"), [((), 0), ((), 1), ((1,), 0)])
+def test_a_rank_that_does_not_answer_a_restore_is_a_wait_that_was_too_long(
+    step: tuple[int, ...], answers: int, tmp_path: Path
+) -> None:
+    ranks = Silent()
+    checkpoints = opened(tmp_path / "run", ranks=ranks, timeout=1)
+    checkpoints.save(1, u=np.ones(3))
+    checkpoints.flush()
+    ranks.left = answers
+    with pytest.raises(errors.WaitTimeoutError, match="rank 1"):
+        checkpoints.restore(*step, u=np.zeros(3))
+    checkpoints._give_up()
+
+
+def test_a_second_opening_says_that_this_process_has_the_folder(tmp_path: Path) -> None:
+    with (
+        opened(tmp_path / "run"),
+        pytest.raises(errors.StorageError, match=r"in use by this process.*checkpointer"),
+    ):
+        opened(tmp_path / "run")
+    opened(tmp_path / "run").close()
+
+
+def loop() -> Any:
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+WRONG: dict[str, Any] = {
+    "a large integer": 10**6000,
+    "a negative one": -(10**6000),
+    "nan": float("nan"),
+    "a text": "x",
+    "nothing": "",
+    "bytes": b"x",
+    "an object": object(),
+    "a loop": loop(),
+    "an array": np.ones(3),
+    "a zero byte": "a\0b",
+    "no Unicode": "\udcff",
+}
+
+OPTIONS = """path every keep codec device host on ranks limit signals mtbf share on_error timeout
+remote remote_every partner increments""".split()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_whatever_is_given_is_taken_or_refused_by_an_error_of_ours(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong, refused = WRONG[name], 0
+    for option in OPTIONS:
+        given = {"path": tmp_path / f"run-{option}", "timeout": 5, option: wrong}
+        try:
+            opened(given.pop("path"), **given).close()
+        except unspool.Error as error:
+            refused += len(str(error)) > 10
+    with opened(tmp_path / "run") as checkpoints:
+        checkpoints.save(1, u=np.ones(3))
+        calls = [
+            lambda: checkpoints.due(wrong),
+            lambda: checkpoints.save(wrong, u=np.ones(3)),
+            lambda: checkpoints.load(wrong),
+            lambda: checkpoints.load(to=wrong),
+            lambda: checkpoints.values(wrong),
+            lambda: checkpoints.restore(u=wrong),
+            lambda: checkpoints.flush(timeout=wrong),
+            lambda: unspool.Checkpointer.parts(tmp_path / "run", wrong),
+            lambda: checkpoints.save(2, a=wrong),
+            lambda: checkpoints.save(3, a=[wrong]),
+            lambda: checkpoints.save(4, a={"b": wrong}),
+            lambda: checkpoints.close(timeout=wrong),
+        ]
+        for call in calls:
+            try:
+                call()
+            except unspool.Error as error:
+                refused += len(str(error)) > 10
+    assert refused > 15
+
+
 def test_a_signal_makes_the_next_step_save_and_calls_who_was_there_before(tmp_path: Path) -> None:
     called = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: called.append(number))
