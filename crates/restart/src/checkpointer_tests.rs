@@ -459,3 +459,27 @@ fn a_signal_makes_one_checkpoint_due_and_a_limit_does_too() {
     let c = open_as(Settings { rule, limit, ..settings(scratch.path(), 2) }, &Alone, None).unwrap();
     assert!(c.due(3, &Alone).unwrap() && c.stopping());
 }
+
+#[test]
+fn a_run_goes_on_from_what_was_loaded_and_a_look_deletes_nothing() {
+    let scratch = Scratch::new();
+    let c = open_as(Settings { keep: 9, ..settings(scratch.path(), 9) }, &Alone, None).unwrap();
+    (1..=5).for_each(|step| save(&c, &Alone, step));
+    c.flush(&Wait::default()).unwrap();
+    let begins = |step| c.begin(step, String::new(), &Alone, &Wait::default());
+    assert_eq!(begins(4).unwrap_err().kind(), ErrorKind::Invalid);
+    c.loaded(3);
+    assert_eq!(begins(3).unwrap_err().kind(), ErrorKind::Invalid);
+    begins(6).unwrap();
+    c.abandon();
+    assert_eq!(steps(&c), [1, 2, 3, 4, 5]);
+    save(&c, &Alone, 4);
+    c.flush(&Wait::default()).unwrap();
+    assert_eq!(steps(&c), [1, 2, 3, 4]);
+    assert_eq!(begins(4).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// The steps that count on this rank.
+fn steps(c: &Checkpointer) -> Vec<u64> {
+    c.committer.counted().iter().map(|part| part.step).collect()
+}

@@ -654,3 +654,24 @@ fn a_step_that_is_removed_does_not_come_back_from_its_copies() {
     assert!(told.message().contains("could come back"), "{told}");
     assert_eq!(listed(&scratch), [1]);
 }
+
+#[test]
+fn copies_are_found_and_opened_from_outside() {
+    let scratch = Scratch::new();
+    let c = opened(with_directory(&scratch), &Alone);
+    save_and_copy(&c, 10);
+    save_and_copy(&c, 20);
+    c.close(Some(&Alone), &Wait::default()).unwrap();
+    let place = scratch.path().join("remote").to_string_lossy().into_owned();
+    let found = crate::find_remote(&place, None).unwrap();
+    assert_eq!((found.len(), found[0].step), (1, 20));
+    let spool = crate::open_remote(&place, &found[0], &Wait::default()).unwrap();
+    assert_eq!(spool.versions().unwrap(), [20]);
+    let error = crate::find_remote(&place, Some(7)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unknown);
+    assert!(error.message().contains("parts of 10, 20"), "{error}");
+    // What another run has put there meanwhile is not given for it.
+    let other = Manifest { run: Run(1), ..found[0].clone() };
+    let refused = crate::open_remote(&place, &other, &Wait::default()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Lost);
+}

@@ -314,6 +314,20 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_somebody_made_up_are_listed() {
+        let scratch = Scratch::new();
+        for rank in 0..2 {
+            let folder = Folder::make(scratch.path(), rank, u32::MAX).unwrap();
+            let made_up = Manifest { rank, ranks: u32::MAX, bytes: u64::MAX, ..sample(5) };
+            folder.write(&made_up).unwrap();
+        }
+        let listed = list(scratch.path()).unwrap().0;
+        assert_eq!((listed[0].bytes, listed[0].counts()), (u64::MAX, false));
+        let error = find(scratch.path(), Some(5)).unwrap_err();
+        assert!(error.message().contains("it has parts of 5."), "{error}");
+    }
+
+    #[test]
     fn runs_of_another_number_of_ranks_are_seen_when_they_have_parts() {
         let scratch = Scratch::new();
         Folder::make(scratch.path(), 0, 8).unwrap();
