@@ -118,8 +118,8 @@ class WithoutMemory:
 
 def test_what_is_no_array_is_refused_with_advice(spool: unspool.Spool) -> None:
     kind = unspool.errors.ArrayError
-    with refused(kind, "save(1): array 0 (set)", "one by one"):
-        spool.save(1, {1, 2})
+    with refused(kind, "save(1): array 0 (dict_keys)", "one by one"):
+        spool.save(1, {1: 2}.keys())
     with refused(kind, 'array "u" (object)', "NumPy, CuPy, PyTorch or JAX"):
         spool.save(1, u=object())
     with refused(kind, "WithoutMemory", "numpy.asarray"):

@@ -88,6 +88,27 @@ def test_a_run_goes_on_from_a_bucket(
     assert capsys.readouterr().out.count("counts") == 2
 
 
+def test_copies_in_a_bucket_are_read_by_every_command(
+    tmp_path: Path, bucket: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(tmp_path, bucket) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(step, u=state(step), step=step)
+    assert main(["verify", bucket]) == 0
+    assert "read, 0 damaged or missing" in capsys.readouterr().out
+    assert main(["export", bucket, "2", "-o", str(tmp_path / "2.npz")]) == 0
+    assert (np.load(tmp_path / "2.npz")["u"] == state(2)).all()
+    for address in (bucket, bucket + "/"):
+        assert main(["copy", address, "2", str(tmp_path / "again"), "--force"]) == 0
+    (part,) = unspool.Checkpointer.parts(bucket)
+    (copy,) = unspool.Checkpointer.parts(tmp_path / "again")
+    assert part.step == copy.step == 2 and part.small == copy.small == {"step": 2}
+    assert (part["u"] == state(2)).all() and (copy["u"] == state(2)).all()
+    u = np.zeros(ITEMS)
+    with unspool.Checkpointer(tmp_path / "again", on="cpu", signals=()) as again:
+        assert again.restore(u=u) == 2 and (u == state(2)).all()
+
+
 JOB = """
     import sys
     from pathlib import Path
