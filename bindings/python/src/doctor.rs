@@ -45,7 +45,7 @@ fn whole<'py>(py: Python<'py>, found: &Diagnosis) -> PyResult<Bound<'py, PyDict>
     let devices = found.cuda.devices.iter().map(|one| device(py, one));
     record!(py, found, [],
         version: env!("CARGO_PKG_VERSION"),
-        host: record!(py, found.host, [cores, total, free, limit, promised, locked_soft,
+        host: record!(py, found.host, [cores, total, free, limit, locked_soft,
             locked_hard, turns])?,
         cuda: record!(py, found.cuda, [looked_for, version, path, problem])?,
         devices: devices.collect::<PyResult<Vec<_>>>()?,

@@ -132,7 +132,23 @@ pub enum Event {
     Shrunk {
         /// The arena.
         tier: TierId,
-        /// Its size in bytes from now on. No copy that is complete reaches beyond it.
+        /// Its size in bytes from now on, or the end of its last complete copy if that is more.
+        capacity: u64,
+    },
+    /// The memory of an arena is taken from its start on, as copies need it, as that of the host
+    /// always is: bytes that no copy has had are used last. Ignored for stores.
+    TakenByNeed {
+        /// The arena.
+        tier: TierId,
+    },
+    /// An arena that has shrunk has more bytes again: `capacity` in all, at most as many as at
+    /// first. Ignored for stores, where the arena is as large already, and while a copy that was
+    /// on its way when the arena shrunk, to bytes that it has lost, is not reported yet:
+    /// [`Core::capacity`](crate::Core::capacity) says what became of it.
+    Grown {
+        /// The arena.
+        tier: TierId,
+        /// Its size in bytes from now on.
         capacity: u64,
     },
     /// An arena takes no bytes any more, and reads of it fail: its device is lost. Copies that

@@ -27,6 +27,7 @@ enum Op {
     Fail(Failure),
     Wait,
     Shrink(u8, u64),
+    Grow(u8, u64),
     Lose(u8),
 }
 
@@ -43,6 +44,7 @@ fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         90 => usual_op(),
         1 => (0u8..3, 0u64..50).prop_map(|(tier, capacity)| Op::Shrink(tier, capacity)),
+        1 => (0u8..3, 0u64..50).prop_map(|(tier, capacity)| Op::Grow(tier, capacity)),
         1 => prop::sample::select(vec![0u8, 0, 1, 2, 9]).prop_map(Op::Lose),
     ]
 }
@@ -122,6 +124,7 @@ impl Model {
             Op::Wait => self.bench.finish_all(),
             Op::Lose(tier) => self.bench.lose(TierId(tier)),
             Op::Shrink(tier, capacity) => self.bench.shrink(TierId(tier), capacity),
+            Op::Grow(tier, capacity) => self.bench.grow(TierId(tier), capacity),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Arenas that turn out smaller while they are used.
+//! Arenas that turn out smaller while they are used, and have as much again.
 
 mod support;
 
@@ -128,4 +128,78 @@ fn a_prefetch_on_its_way_to_room_that_is_gone_ends_before_the_next_begins() {
     assert_eq!(bench.moving.len(), 1, "the disk is read once at a time");
     bench.finish_all();
     assert_eq!(bench.restore(2), Ok(DEVICE), "it goes past the host");
+}
+
+#[test]
+fn an_arena_that_has_its_bytes_again_takes_saves_there() {
+    let mut bench = Bench::new(config(8, 4, 4, 0));
+    bench.save_all(0..1, 8);
+    bench.step(Event::Shrunk { tier: DEVICE, capacity: 8 });
+    let below = ask(&mut bench, 1, 16, Size::Exact);
+    assert_eq!(place_of(&mut bench, below).tier, HOST);
+    bench.step(Event::Grown { tier: DEVICE, capacity: 32 });
+    assert_eq!((bench.core.capacity(DEVICE), bench.core.stats().tiers[0].capacity), (32, 32));
+    let there = ask(&mut bench, 2, 24, Size::Exact);
+    assert_eq!(place_of(&mut bench, there).tier, DEVICE);
+    let none = Event::Grown { tier: DEVICE, capacity: 16 };
+    bench.step(none);
+    assert_eq!(bench.core.capacity(DEVICE), 32, "it has more than that");
+}
+
+#[test]
+fn a_save_that_waits_gets_the_bytes_that_came_back() {
+    let mut bench = Bench::new(config(8, 4, 0, 0));
+    bench.step(Event::Shrunk { tier: DEVICE, capacity: 16 });
+    let first = ask(&mut bench, 0, 16, Size::Exact);
+    let second = ask(&mut bench, 1, 16, Size::Exact);
+    assert!(!bench.answers.contains_key(&second));
+    bench.step(Event::Grown { tier: DEVICE, capacity: 32 });
+    assert_eq!(place_of(&mut bench, second), Place { tier: DEVICE, offset: 16 });
+    assert_eq!(place_of(&mut bench, first).offset, 0);
+}
+
+#[test]
+fn nothing_comes_back_while_a_save_holds_bytes_that_were_lost() {
+    let mut bench = Bench::new(config(8, 4, 4, 0));
+    let saves = [0, 1].map(|version| ask(&mut bench, version, 16, Size::Exact));
+    assert_eq!(saves.map(|save| place_of(&mut bench, save).offset), [0, 16]);
+    bench.step(Event::Shrunk { tier: DEVICE, capacity: 24 });
+    bench.step(Event::Grown { tier: DEVICE, capacity: 32 });
+    assert_eq!(bench.core.capacity(DEVICE), 24, "the second save has some of them");
+    bench.step(Event::SaveAborted { request: saves[1] });
+    bench.step(Event::Grown { tier: DEVICE, capacity: 32 });
+    assert_eq!(bench.core.capacity(DEVICE), 32);
+    let again = ask(&mut bench, 2, 16, Size::Exact);
+    assert_eq!(place_of(&mut bench, again), Place { tier: DEVICE, offset: 16 });
+}
+
+#[test]
+fn an_arena_never_ends_before_a_complete_copy() {
+    let mut bench = Bench::new(config(8, 4, 0, 0));
+    bench.save_all(0..2, 8);
+    bench.step(Event::Shrunk { tier: DEVICE, capacity: 8 });
+    assert_eq!(bench.core.capacity(DEVICE), 16);
+    (0..2).for_each(|version| assert!(bench.restore(version).is_ok(), "{version}"));
+}
+
+#[test]
+fn an_arena_that_is_taken_by_need_is_used_from_its_start_on() {
+    let places = |by_need: bool| -> Vec<u64> {
+        let mut bench = Bench::new(config(8, 8, 0, 0));
+        if by_need {
+            bench.step(Event::TakenByNeed { tier: DEVICE });
+        }
+        let place = |version| {
+            let save = ask(&mut bench, version, 8, Size::Exact);
+            let place = place_of(&mut bench, save);
+            bench.step(Event::Saved { request: save, kept: None });
+            bench.finish_all();
+            bench.step(Event::Discard { version: Version(version) });
+            bench.finish_all();
+            place.offset
+        };
+        (0..6).map(place).collect()
+    };
+    assert!(places(true).iter().all(|&offset| offset == 0), "{:?}", places(true));
+    assert!(places(false).iter().any(|&offset| offset > 8), "{:?}", places(false));
 }

@@ -2,15 +2,14 @@
 //! that says so. Deciding is apart from reading: the decisions here depend on figures alone.
 //!
 //! - Device tier: [`DEVICE_PERCENT`] of what is free on the device after [`DEVICE_SPARED`].
-//! - Host tier: [`HOST_PERCENT`] of what the machine and the control groups leave after what other
-//!   arenas of this process were promised, and no more than may be locked, where pinning counts
-//!   as locking.
+//! - Host tier: [`HOST_PERCENT`] of what the machine and the control groups leave, and no more than
+//!   may be locked, where pinning counts as locking.
 //! - Device tier in main memory (`on="cpu"`): [`STAND_IN_PERCENT`] of the same.
 //!
-//! All are whole pages of 2 MiB. Two spools that pick at the same moment, before either of them
-//! has taken anything, still fit both. Where a launcher says how many processes it has started on
-//! the node, each gets the same: its part of that share of what was free before any of them had
-//! anything.
+//! All are whole pages of 2 MiB. A size in main memory is an upper limit: the tier takes memory when
+//! it needs it, and what the machine has left then is asked then. So it is at least [`LEAST`],
+//! however little is free. Where a launcher says how many processes it has started on the node, each
+//! gets the same: its part of that share of all memory, whoever comes first.
 
 mod ranks;
 
@@ -73,10 +72,8 @@ pub struct HostMemoryFound {
     pub free: Option<u64>,
     /// Who sets that limit, in words.
     pub limit: String,
-    /// What other arenas will take of it.
-    pub promised: u64,
-    /// What arenas of other processes of this user have taken.
-    pub written_elsewhere: u64,
+    /// What this process could get if nothing else took memory; `None` when it cannot be read.
+    pub most: Option<u64>,
     /// The processes of a job that share the node.
     pub ranks: Option<Ranks>,
     /// What may still be locked, where pinning counts as locking and there is a limit.
@@ -87,10 +84,10 @@ pub struct HostMemoryFound {
 ///
 /// # Errors
 /// `NoDevice` without CUDA unless main memory was asked for, `Device` when the device refuses,
-/// `Io` when too little is free.
+/// `Io` when too little is free on it, or nothing says how much main memory is.
 pub fn device(on: &On) -> Result<Picked, Error> {
     let ordinal = match on {
-        On::Cpu => return stand_in(&read_host(0)),
+        On::Cpu => return stand_in(&read_host()),
         On::Cuda(Some(ordinal)) => *ordinal,
         On::Auto | On::Cuda(None) => current_ordinal().unwrap_or(0),
     };
@@ -113,27 +110,26 @@ pub fn device(on: &On) -> Result<Picked, Error> {
 /// already; what they say about the host tier itself does not matter.
 ///
 /// # Errors
-/// `NoDevice` and `Device` as when the spool is opened, `Io` when too little is free.
+/// `NoDevice` and `Device` as when the spool is opened, `Io` when nothing says how much is free.
 pub fn host(settings: &Settings) -> Result<Picked, Error> {
     let gpu = devices::choose(&Settings { host: Some(LEAST), ..settings.clone() })?;
     let Some(gpu) = gpu else {
-        return share_of_host(&read_host(settings.device.unwrap_or(0)));
+        return share_of_host(&read_host());
     };
     let context = gpu.context();
     let lockable = lockable(context);
-    let picked = share_of_host(&HostMemoryFound { lockable, ..read_host(0) })?;
+    let picked = share_of_host(&HostMemoryFound { lockable, ..read_host() })?;
     Ok(Picked { _context: Some(context.clone()), ..picked })
 }
 
-/// `besides`: what the same spool will take besides, in bytes.
-fn read_host(besides: u64) -> HostMemoryFound {
+fn read_host() -> HostMemoryFound {
     let left = memory_left();
+    // Without a limit, these are the number of all addresses.
+    let known = |bytes: u64| Some(bytes).filter(|&bytes| bytes < u64::MAX);
     HostMemoryFound {
-        // Without a limit, this is the number of all addresses.
-        free: Some(left.bytes).filter(|&bytes| bytes < u64::MAX),
+        free: known(left.bytes),
         limit: left.limit,
-        promised: left.promised.saturating_add(besides),
-        written_elsewhere: left.written_elsewhere,
+        most: known(left.most),
         ranks: Ranks::here(),
         lockable: None,
     }
@@ -182,7 +178,7 @@ pub fn share_of_device(figures: &DeviceMemoryFound) -> Result<Picked, Error> {
 /// The size of a device tier in main memory.
 ///
 /// # Errors
-/// `Io` when less than [`LEAST`] would be picked.
+/// `Io` when nothing says how much is free.
 pub fn stand_in(figures: &HostMemoryFound) -> Result<Picked, Error> {
     of_main_memory("device", STAND_IN_PERCENT, figures)
 }
@@ -190,52 +186,40 @@ pub fn stand_in(figures: &HostMemoryFound) -> Result<Picked, Error> {
 /// The size of a host tier.
 ///
 /// # Errors
-/// `Io` when less than [`LEAST`] would be picked.
+/// `Io` when nothing says how much is free.
 pub fn share_of_host(figures: &HostMemoryFound) -> Result<Picked, Error> {
     of_main_memory("host", HOST_PERCENT, figures)
 }
 
 fn of_main_memory(tier: &str, percent: u64, figures: &HostMemoryFound) -> Result<Picked, Error> {
-    let remedy = format!("Free memory, give a size, or leave the {tier} tier out.");
-    let Some(free) = figures.free else {
+    let whole = figures.ranks.map_or(figures.free, |_| figures.most);
+    let (Some(free), Some(whole)) = (figures.free, whole) else {
+        let remedy = format!("Give a size, or leave the {tier} tier out.");
         return Err(too_little(tier, "How much memory is free cannot be read here", &remedy));
     };
-    let left = free.saturating_sub(figures.promised);
-    let share = match figures.ranks {
-        None => part(left, percent, 1),
-        Some(ranks) => {
-            let before = free.saturating_add(figures.written_elsewhere);
-            part(before, percent, ranks.count).min(part(left, 100, 1))
-        }
-    };
+    let share = part(whole, percent, figures.ranks.map_or(1, |ranks| ranks.count));
     let lockable = figures.lockable.map(|bytes| part(bytes.saturating_sub(LOCKED_SPARED), 100, 1));
-    let bytes = lockable.map_or(share, |lockable| share.min(lockable));
-    let found = found(free, figures);
-    if bytes < LEAST {
-        return Err(too_little(tier, &found, &remedy));
-    }
-    let why = match lockable {
-        Some(lockable) if lockable < share => "what may still be locked (ulimit -l)".to_owned(),
-        _ => format!("{percent} % of what is free{}", for_one_of(figures.ranks)),
+    let bytes = lockable.map_or(share, |lockable| share.min(lockable)).max(LEAST);
+    let why = match (lockable, figures.ranks) {
+        (Some(lockable), _) if lockable < share => {
+            "what may still be locked (ulimit -l)".to_owned()
+        }
+        (_, Some(Ranks { count, by })) => format!(
+            "{percent} % of {}, for one of {count} processes of this node ({by})",
+            Bytes(whole)
+        ),
+        _ => format!("{percent} % of what is free"),
     };
-    Ok(picked(bytes, format!("{tier}=\"auto\" took {}: {why}; {found}.", Bytes(bytes))))
+    let (size, found) = (Bytes(bytes), found(free, figures));
+    Ok(picked(bytes, format!("{tier}=\"auto\" takes up to {size}: {why}; {found}.")))
 }
 
 fn found(free: u64, figures: &HostMemoryFound) -> String {
     let mut found = format!("{} are free by {}", Bytes(free), figures.limit);
-    if figures.promised > 0 {
-        found += &format!(", {} of them promised to other arenas", Bytes(figures.promised));
-    }
     if let Some(lockable) = figures.lockable {
         found += &format!(", and {} may still be locked (RLIMIT_MEMLOCK)", Bytes(lockable));
     }
     found
-}
-
-fn for_one_of(ranks: Option<Ranks>) -> String {
-    ranks.map_or_else(String::new, |Ranks { count, by }| {
-        format!(", for one of {count} processes of this node ({by})")
-    })
 }
 
 /// One of `parts` equal parts of so many percent, in whole pages.

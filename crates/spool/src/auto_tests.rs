@@ -11,9 +11,9 @@ fn device_of(free: u64, total: u64, sharing: u64) -> DeviceMemoryFound {
     DeviceMemoryFound { ordinal: 1, free, total, sharing }
 }
 
-fn host_of(free: u64, promised: u64, lockable: Option<u64>) -> HostMemoryFound {
-    let limit = "a test".to_owned();
-    HostMemoryFound { free: Some(free), limit, promised, lockable, ..HostMemoryFound::default() }
+fn host_of(free: u64, lockable: Option<u64>) -> HostMemoryFound {
+    let (limit, most) = ("a test".to_owned(), Some(64 * GIB));
+    HostMemoryFound { free: Some(free), limit, most, lockable, ..HostMemoryFound::default() }
 }
 
 #[test]
@@ -36,22 +36,15 @@ fn processes_that_share_a_device_get_the_same_whoever_comes_first() {
 }
 
 #[test]
-fn processes_of_a_node_get_the_same_whatever_the_first_ones_have_taken() {
+fn processes_of_a_node_get_the_same_whatever_is_free() {
     let ranks = Some(Ranks { count: 8, by: "LOCAL_WORLD_SIZE" });
-    let at = |free, promised, written_elsewhere| {
-        let host = host_of(free, promised, None);
-        share_of_host(&HostMemoryFound { ranks, written_elsewhere, ..host }).unwrap()
-    };
-    assert_eq!(at(64 * GIB, 0, 0).bytes, 4 * GIB);
-    assert_eq!(at(64 * GIB, 28 * GIB, 0).bytes, 4 * GIB, "promised to the seven others");
-    assert_eq!(at(36 * GIB, 0, 28 * GIB).bytes, 4 * GIB, "written by them");
-    assert_eq!(at(44 * GIB, 8 * GIB, 20 * GIB).bytes, 4 * GIB);
-    let sentence = at(64 * GIB, 0, 0).sentence;
-    assert!(
-        sentence.contains("for one of 8 processes of this node (LOCAL_WORLD_SIZE)"),
-        "{sentence}"
-    );
-    assert_eq!(at(5 * GIB, 2 * GIB, 60 * GIB).bytes, 3 * GIB, "no more than there is");
+    let at = |free| share_of_host(&HostMemoryFound { ranks, ..host_of(free, None) }).unwrap();
+    for free in [64 * GIB, 36 * GIB, 5 * GIB, 0] {
+        assert_eq!(at(free).bytes, 4 * GIB, "{free}");
+    }
+    let sentence = at(36 * GIB).sentence;
+    let part = "50 % of 64 GiB, for one of 8 processes of this node (LOCAL_WORLD_SIZE)";
+    assert!(sentence.contains(part), "{sentence}");
 }
 
 #[test]
@@ -65,37 +58,35 @@ fn a_full_device_is_an_error_with_the_figures_and_a_remedy() {
 }
 
 #[test]
-fn a_host_tier_takes_half_of_what_others_were_not_promised() {
-    let picked = share_of_host(&host_of(64 * GIB, 4 * GIB, None)).unwrap();
+fn a_host_tier_takes_up_to_half_of_what_is_free_and_opens_however_little_that_is() {
+    let picked = share_of_host(&host_of(60 * GIB, None)).unwrap();
     assert_eq!(picked.bytes, 30 * GIB);
-    assert!(picked.sentence.contains("64 GiB are free by a test"), "{}", picked.sentence);
-    assert!(picked.sentence.contains("4 GiB of them promised"), "{}", picked.sentence);
+    for part in ["takes up to 30 GiB", "50 % of what is free", "60 GiB are free by a test"] {
+        assert!(picked.sentence.contains(part), "{part}: {}", picked.sentence);
+    }
+    assert_eq!(share_of_host(&host_of(MIB, None)).unwrap().bytes, LEAST);
 }
 
 #[test]
 fn the_limit_on_locked_memory_counts_where_it_is_tighter() {
-    let tight = share_of_host(&host_of(64 * GIB, 0, Some(8 * GIB + 64 * MIB))).unwrap();
+    let tight = share_of_host(&host_of(64 * GIB, Some(8 * GIB + 64 * MIB))).unwrap();
     assert_eq!(tight.bytes, 8 * GIB);
     assert!(tight.sentence.contains("ulimit -l"), "{}", tight.sentence);
-    let wide = share_of_host(&host_of(64 * GIB, 0, Some(50 * GIB))).unwrap();
+    let wide = share_of_host(&host_of(64 * GIB, Some(50 * GIB))).unwrap();
     assert_eq!(wide.bytes, 32 * GIB);
     assert!(wide.sentence.contains("50 % of what is free"), "{}", wide.sentence);
-    assert!(share_of_host(&host_of(64 * GIB, 0, Some(8 * MIB))).is_err());
+    assert!(share_of_host(&host_of(64 * GIB, Some(8 * MIB))).unwrap().bytes == LEAST);
 }
 
 #[test]
-fn a_device_tier_in_main_memory_leaves_room_for_a_host_tier() {
-    let free = 64 * GIB;
-    let device = stand_in(&host_of(free, 0, None)).unwrap().bytes;
-    let host = share_of_host(&host_of(free, device, None)).unwrap().bytes;
-    assert_eq!((device, host), (16 * GIB, 24 * GIB));
+fn both_tiers_in_main_memory_leave_a_part_of_it() {
+    let free = host_of(64 * GIB, None);
+    let (device, host) = (stand_in(&free).unwrap().bytes, share_of_host(&free).unwrap().bytes);
+    assert_eq!((device, host), (16 * GIB, 32 * GIB));
 }
 
 #[test]
-fn memory_that_is_gone_or_unknown_is_an_error_that_names_the_tier() {
-    let gone = share_of_host(&host_of(4 * GIB, 4 * GIB, None)).unwrap_err();
-    assert!(gone.message().contains("host=\"auto\""), "{gone}");
-    assert!(gone.message().contains("4 GiB of them promised"), "{gone}");
+fn memory_that_is_unknown_is_an_error_that_names_the_tier() {
     let unknown = stand_in(&HostMemoryFound::default()).unwrap_err();
     assert!(unknown.message().contains("device=\"auto\""), "{unknown}");
     assert!(unknown.message().contains("cannot be read"), "{unknown}");
@@ -103,18 +94,18 @@ fn memory_that_is_gone_or_unknown_is_an_error_that_names_the_tier() {
 
 proptest! {
     #[test]
-    fn what_is_picked_is_whole_pages_and_two_that_pick_at_once_fit(
-        free: u64, total: u64, promised: u64, lockable: Option<u64>
+    fn what_is_picked_is_whole_pages_and_at_most_half(
+        free: u64, total: u64, lockable: Option<u64>
     ) {
         if let Ok(picked) = share_of_device(&device_of(free, total, 1)) {
             prop_assert!(picked.bytes.is_multiple_of(PAGE) && picked.bytes >= LEAST);
             prop_assert!(picked.bytes <= (free - DEVICE_SPARED) / 2);
         }
-        if let Ok(picked) = share_of_host(&host_of(free, promised, lockable)) {
-            prop_assert!(picked.bytes.is_multiple_of(PAGE) && picked.bytes >= LEAST);
-            prop_assert!(picked.bytes <= (free - promised) / 2);
-            prop_assert!(lockable.is_none_or(|most| picked.bytes + LOCKED_SPARED <= most));
-        }
+        let picked = share_of_host(&host_of(free, lockable)).unwrap();
+        prop_assert!(picked.bytes.is_multiple_of(PAGE) && picked.bytes >= LEAST);
+        prop_assert!(picked.bytes <= (free / 2).max(LEAST));
+        let most = lockable.map(|most| most.saturating_sub(LOCKED_SPARED).max(LEAST));
+        prop_assert!(most.is_none_or(|most| picked.bytes <= most));
     }
 }
 
@@ -125,7 +116,7 @@ fn on_the_cpu_both_are_picked_from_main_memory_and_a_spool_opens_with_them() {
     assert!(picked.sentence.contains("25 %"), "{}", picked.sentence);
     settings.device = Some(picked.bytes);
     let picked = host(&settings).unwrap();
-    assert!(picked.sentence.contains("promised to other arenas"), "{}", picked.sentence);
+    assert!(picked.sentence.contains("takes up to"), "{}", picked.sentence);
     settings.host = Some(picked.bytes);
     crate::Spool::open(settings).unwrap().close().unwrap();
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use unspool_codec::{Head, RegionSpec};
 use unspool_core::{CheckpointId, Event, TierId, TierKind, Version};
-use unspool_tiers::AnyTier;
+use unspool_tiers::{AnyTier, Arena};
 use unspool_transfer::sync::{MutexGuard, lock};
 
 use crate::close::{self, Unflushed};
@@ -340,17 +340,23 @@ impl Spool {
         self.feed(Event::HoldPrefetch)
     }
 
-    /// Says that every memory tier will be used to its end: host memory that a GPU copies to and
-    /// from is prepared for that in the background. Without this it is prepared ahead of what is
-    /// used by as much again.
+    /// Takes all main memory of the tiers now, and returns when it is there; host memory that a GPU
+    /// copies to and from is registered in the background. Without this, memory is taken when it is
+    /// first used, and registered ahead of what is used by as much again.
     ///
     /// # Errors
-    /// `Closed`, `Forked`.
+    /// `Full` when the machine has less left; what there was stays with the tiers. `Closed`,
+    /// `Forked`.
     pub fn prepare(&self) -> Result<(), Error> {
-        drop(self.shared.enter()?);
+        // The core hears of memory that is free again.
+        self.feed(Event::Tick)?;
         let arenas = self.shared.tiers.iter().filter_map(AnyTier::arena);
-        arenas.for_each(|arena| arena.prepare(arena.capacity()));
-        Ok(())
+        let taken = arenas.map(Arena::prepare).collect::<Result<(), _>>();
+        self.feed(Event::Tick)?;
+        taken.map_err(|cause| {
+            let message = format!("The tiers cannot be prepared: {cause}");
+            Error::new(ErrorKind::Full, message).caused_by(cause)
+        })
     }
 
     fn feed(&self, event: Event) -> Result<(), Error> {

@@ -24,4 +24,3 @@ pub use error::{Progress, TierError};
 pub use gpu::{Gpu, failure_of};
 pub use process::Process;
 pub use tier::{Description, Stored, Tier};
-pub use unspool_cuda::{MemoryLeft, memory_left};

@@ -178,6 +178,8 @@ impl Core {
             Event::TransferCancelled { transfer } => self.on_cancelled(transfer, out),
             Event::Deleted { checkpoint, tier } => self.on_deleted(checkpoint, tier),
             Event::Shrunk { tier, capacity } => self.on_shrunk(tier, capacity, out),
+            Event::TakenByNeed { tier } => self.on_taken_by_need(tier),
+            Event::Grown { tier, capacity } => self.on_grown(tier, capacity, out),
             Event::TierFailed { tier } => self.on_tier_failed(tier, out),
             Event::Recover { checkpoint, version, bytes, tier } => {
                 self.on_recover(checkpoint, version, bytes, tier, out);

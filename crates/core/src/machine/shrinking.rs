@@ -1,7 +1,8 @@
-//! Arenas that turn out smaller than they were said to be, and arenas whose device is lost.
+//! Arenas that turn out smaller than they were said to be, or have as much again, and arenas whose
+//! device is lost.
 //!
-//! The memory of a device is mapped while it is used already, and another process may take some of
-//! it meanwhile. What had room in the bytes that never come is given up by those who were filling
+//! Memory is taken while an arena is used already, and another process may have taken some of it
+//! meanwhile. What had room in the bytes that never come is given up by those who were filling
 //! it, and finds other room, here or in a slower tier.
 
 use alloc::vec::Vec;
@@ -30,15 +31,47 @@ impl Core {
             copy.is_some_and(|copy| copy.state.is_complete())
         });
         let held = complete.map_or(0, |fragment| fragment.offset + fragment.bytes);
-        debug_assert!(held <= capacity, "bytes that are complete are there");
-        let end = arena.capacity();
+        let (capacity, end) = (capacity.max(held), arena.capacity());
         let state = self.tier_mut(tier);
         let whole = (capacity & !(state.config.alignment - 1)).max(held).min(end);
         (state.config.capacity, state.chain) = (capacity, state.chain.min(whole));
         state.generation += 1;
         self.arena_mut(tier).shrink(whole);
         self.stats.tier(tier).capacity = capacity;
-        self.after_loss_of_room(out);
+        self.room_has_changed(out);
+    }
+
+    pub(super) fn on_taken_by_need(&mut self, tier: TierId) {
+        let state = self.tiers.get_mut(usize::from(tier.0));
+        if let Some(arena) = state.and_then(|state| state.arena.as_mut()) {
+            arena.take_by_need();
+        }
+    }
+
+    pub(super) fn on_grown(&mut self, tier: TierId, capacity: u64, out: &mut Vec<Command>) {
+        let first = self.config.tiers.get(usize::from(tier.0));
+        let Some(first) = first.filter(|first| first.kind.is_arena()) else { return };
+        let capacity = capacity.min(first.capacity);
+        if capacity <= self.capacity(tier) || self.is_left_over(tier) {
+            return;
+        }
+        let state = self.tier_mut(tier);
+        let whole = capacity & !(state.config.alignment - 1);
+        state.config.capacity = capacity;
+        state.generation += 1;
+        self.arena_mut(tier).grow(whole);
+        self.stats.tier(tier).capacity = capacity;
+        self.room_has_changed(out);
+    }
+
+    /// Whether a copy was on its way to bytes that an arena has lost since.
+    fn is_left_over(&self, tier: TierId) -> bool {
+        let (state, end) = (self.tier(tier), self.arena(tier).capacity());
+        self.table.rows().any(|row| {
+            let ckpt = self.table.get(row);
+            let ends = |copy: &Copy| copy.offset.saturating_add(state.size_of(ckpt.bytes));
+            ckpt.copy(tier).is_some_and(|copy| ends(copy) > end)
+        })
     }
 
     pub(super) fn on_tier_failed(&mut self, tier: TierId, out: &mut Vec<Command>) {
@@ -51,7 +84,7 @@ impl Core {
         for row in self.table.rows().collect::<Vec<_>>() {
             self.leave_lost_tiers(row, out);
         }
-        self.after_loss_of_room(out);
+        self.room_has_changed(out);
     }
 
     /// Gives up the copies in lost tiers where there is another one to read.
@@ -70,7 +103,7 @@ impl Core {
         self.drop_damaged(row, out);
     }
 
-    fn after_loss_of_room(&mut self, out: &mut Vec<Command>) {
+    fn room_has_changed(&mut self, out: &mut Vec<Command>) {
         self.flush_lanes.iter_mut().for_each(|lane| lane.blocked = None);
         self.look_for_bottoms_again();
         self.refuse_too_large(out);

@@ -200,10 +200,17 @@ impl Fragments {
         resident
     }
 
+    /// From now on the bytes after the last copy are brought by need.
+    pub fn take_by_need(&mut self) {
+        let last = self.list.iter().rev().find(|fragment| fragment.resident.is_some());
+        let reached = last.map_or(0, |fragment| fragment.offset + fragment.bytes);
+        self.growth = Growth::ByNeed { reached };
+    }
+
     /// Gives up the bytes from `capacity` on. Copies whose bytes are arriving there are not in the
     /// table any more; one that begins before it keeps the part before it.
     pub fn shrink(&mut self, capacity: u64) {
-        assert!(capacity <= self.capacity, "an arena does not grow");
+        assert!(capacity <= self.capacity, "it becomes smaller");
         debug_assert!(!self.clearing, "no window is being cleared");
         while let Some(last) = self.list.pop_if(|last| last.offset + last.bytes > capacity) {
             let kept = capacity.saturating_sub(last.offset);
@@ -230,6 +237,17 @@ impl Fragments {
             *reached = capacity.min(*reached);
         }
         self.capacity = capacity;
+    }
+
+    /// Adds bytes at the end, up to `capacity`.
+    pub fn grow(&mut self, capacity: u64) {
+        debug_assert!(!self.clearing, "no window is being cleared");
+        let Some(bytes) = capacity.checked_sub(self.capacity).filter(|&bytes| bytes > 0) else {
+            return;
+        };
+        self.list.push(Fragment { offset: self.capacity, bytes, resident: None });
+        (self.free, self.capacity) = (self.free + bytes, capacity);
+        self.join_gaps_around(self.list.len() - 1);
     }
 
     /// When the bytes were used last, as far as that is remembered; 0 when it is long ago.

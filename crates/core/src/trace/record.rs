@@ -54,6 +54,8 @@ records! { write_event, read_event, Event, "the name of an event":
     "transfer-cancelled" => TransferCancelled { transfer }
     "deleted" => Deleted { checkpoint, tier }
     "shrunk" => Shrunk { tier, capacity }
+    "taken-by-need" => TakenByNeed { tier }
+    "grown" => Grown { tier, capacity }
     "tier-failed" => TierFailed { tier }
     "adopt" => Recover { checkpoint, version, bytes, tier }
     "tick" => Tick {}

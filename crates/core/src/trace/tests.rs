@@ -72,7 +72,7 @@ impl Random {
     }
 
     fn event(&mut self) -> Event {
-        match self.bits() % 24 {
+        match self.bits() % 26 {
             0 => Event::Save {
                 request: self.request(),
                 version: self.version(),
@@ -106,6 +106,8 @@ impl Random {
             20 => Event::SaveInFlight { request: self.request() },
             22 => Event::TierFailed { tier: self.tier() },
             21 => Event::Shrunk { tier: self.tier(), capacity: self.number() },
+            24 => Event::TakenByNeed { tier: self.tier() },
+            23 => Event::Grown { tier: self.tier(), capacity: self.number() },
             _ => Event::Tick,
         }
     }

@@ -195,6 +195,11 @@ impl Bench {
         self.step(Event::Shrunk { tier, capacity });
     }
 
+    /// Grows the arena `tier` to `capacity` bytes.
+    pub fn grow(&mut self, tier: TierId, capacity: u64) {
+        self.step(Event::Grown { tier, capacity });
+    }
+
     /// Ends the oldest transfer with all its bytes, even if it was cancelled. False when nothing
     /// moves.
     pub fn finish_one_late(&mut self) -> bool {

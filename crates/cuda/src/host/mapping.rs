@@ -104,30 +104,50 @@ impl Mapping {
 
     /// Populates the pages with one system call, which holds a lock on the address space.
     fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
-        let place = self.at(offset, len);
-        // SAFETY: our own mapping; populating changes no content.
-        match unsafe { madvise(place.cast(), len as usize, Advice::LinuxPopulateWrite) } {
-            Ok(()) => Ok(()),
-            // Linux before 5.14.
-            Err(rustix::io::Errno::INVAL) => {
-                self.touch_by_hand(offset, len);
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-        }
+        // SAFETY: our own mapping, and the range is inside.
+        unsafe { populate(self.at(offset, len), len as usize) }
     }
 
-    /// Touches each page with one atomic access that writes back what is there.
     fn touch_by_hand(&self, offset: u64, len: u64) {
-        for at in (offset..offset + len).step_by(4096) {
-            // SAFETY: inside the mapping, and an atomic byte is always aligned. A concurrent write
-            // of the byte, by the device or the processor, is not undone: the access is one
-            // indivisible step that changes nothing.
-            let byte = unsafe { AtomicU8::from_ptr(self.at(at, 1)) };
-            // Without `black_box` the compiler would turn the access into a load, which makes no
-            // page present.
-            byte.fetch_or(std::hint::black_box(0), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { touch_by_hand(self.at(offset, len), len as usize) }
+    }
+}
+
+/// Makes the pages of `len` bytes from `place` on present, without changing a byte.
+///
+/// # Errors
+/// When the system has no memory for them.
+///
+/// # Safety
+/// `place` begins a page, and the bytes are mapped for reading and writing.
+pub unsafe fn populate(place: *mut u8, len: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise; populating changes no content.
+    match unsafe { madvise(place.cast(), len, Advice::LinuxPopulateWrite) } {
+        Ok(()) => Ok(()),
+        // Linux before 5.14.
+        Err(rustix::io::Errno::INVAL) => {
+            // SAFETY: the caller's promise.
+            unsafe { touch_by_hand(place, len) };
+            Ok(())
         }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Touches each page with one atomic access that writes back what is there.
+///
+/// # Safety
+/// The bytes are mapped for reading and writing.
+unsafe fn touch_by_hand(place: *mut u8, len: usize) {
+    for at in (0..len).step_by(4096) {
+        // SAFETY: inside the mapping, and an atomic byte is always aligned. A concurrent write of
+        // the byte, by the device or the processor, is not undone: the access is one indivisible
+        // step that changes nothing.
+        let byte = unsafe { AtomicU8::from_ptr(place.add(at)) };
+        // Without `black_box` the compiler would turn the access into a load, which makes no page
+        // present.
+        byte.fetch_or(std::hint::black_box(0), Ordering::Relaxed);
     }
 }
 

@@ -17,7 +17,7 @@
 
 pub(crate) mod baseline;
 mod copies;
-mod mapping;
+pub(crate) mod mapping;
 pub(crate) mod pool;
 mod prepare;
 mod progress;
@@ -34,7 +34,7 @@ use crate::chunks::Chunks;
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::event::Event;
-use crate::limits::{HostLimits, MemoryLeft, MemoryPromise};
+use crate::limits::{HostLimits, MemoryLeft, check_size};
 use crate::pace::Pace;
 use crate::release::{self, AfterUse};
 use crate::turn::{self, Turns};
@@ -74,9 +74,6 @@ pub struct PinnedOptions {
     pub turn_directory: Option<PathBuf>,
     /// Whether to ask for huge pages; default true.
     pub huge_pages: bool,
-    /// Whether an arena that is larger than what the machine has free is refused; default true.
-    /// Without it such an arena is made, and the system may end the process when it is touched.
-    pub check_free: bool,
     /// Whether to touch and register pages at all; default true. Without it every copy uses the
     /// method for unregistered memory: for measurements.
     pub prepare: bool,
@@ -96,7 +93,6 @@ impl Default for PinnedOptions {
             take_turns: std::env::var_os("UNSPOOL_REGISTER_TURNS").is_none_or(|value| value != "0"),
             turn_directory: None,
             huge_pages: true,
-            check_free: true,
             prepare: true,
             keep: true,
         }
@@ -153,25 +149,19 @@ pub struct PinnedArena {
 
 impl PinnedArena {
     /// Maps `capacity` bytes, or takes those of an arena that has ended, and starts to prepare
-    /// them; returns within a millisecond, whatever the size, unless memory is short.
+    /// them; returns within a millisecond, whatever the size.
     ///
     /// # Errors
-    /// When the machine has less free memory, or refuses the address space or a thread.
+    /// When the machine does not have that much at all, or refuses the address space or a thread.
     pub fn new(
         context: &Context,
         capacity: u64,
         options: &PinnedOptions,
     ) -> Result<PinnedArena, DeviceError> {
+        check_size(capacity).map_err(|left| refused(capacity, &left))?;
         let kept = options.kept(context, capacity);
-        let missing =
-            kept.as_ref().map_or(0, |kept| kept.progress.touched().min(capacity))..capacity;
-        let promise = if options.check_free {
-            MemoryPromise::make(missing).map_err(|left| refused(capacity, &left))?
-        } else {
-            MemoryPromise::anyway(missing)
-        };
         let mut prepared = kept.map_or_else(|| options.new_memory(context, capacity), Ok)?;
-        prepared.begin(capacity, options.turns(context), options.pace, Some(promise));
+        prepared.begin(capacity, options.turns(context), options.pace);
         context.saw(|| AccessedBytes::host(prepared.mapping.at(0, capacity), capacity).arena());
         let mut arena = PinnedArena {
             context: context.clone(),
@@ -241,6 +231,29 @@ impl PinnedArena {
     /// what is used by as much again. Returns at once.
     pub fn prepare(&self, upto: u64) {
         self.prepared.aim_for(upto);
+    }
+
+    /// Takes the memory of the first `end` bytes, which are about to be written.
+    ///
+    /// # Errors
+    /// When the machine has too little memory left. What was taken until then stays.
+    pub fn grow(&self, end: u64) -> Result<(), MemoryLeft> {
+        self.prepared.growth.reach(end, Arc::as_ref(&self.prepared))
+    }
+
+    /// Takes the memory of all bytes, and makes it present.
+    ///
+    /// # Errors
+    /// As [`grow`](Self::grow).
+    pub fn fill(&self) -> Result<(), MemoryLeft> {
+        self.prepare(self.capacity);
+        self.prepared.growth.fill(Arc::as_ref(&self.prepared))
+    }
+
+    /// Bytes from the start whose memory was taken.
+    #[must_use]
+    pub fn grown(&self) -> u64 {
+        self.prepared.growth.reached().max(self.touched())
     }
 
     /// Prepares the first `upto` bytes and waits until they are registered, at most `limit`.
@@ -431,13 +444,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_arena_larger_than_what_is_free_is_refused_with_both_sizes() {
-        let (limit, promised, written_elsewhere) = ("a test".to_owned(), 1 << 30, 0);
-        let left = MemoryLeft { bytes: 3 << 30, limit, promised, written_elsewhere };
+    fn an_arena_larger_than_the_machine_is_refused_with_both_sizes() {
+        let limit = "a test".to_owned();
+        let left = MemoryLeft { bytes: 1 << 30, limit, reserve: 0, most: 3 << 30 };
         let error = refused(4 << 30, &left);
         assert_eq!(error.kind(), DeviceErrorKind::PinLimit);
-        for part in ["host RAM: 4 GiB were asked for", "3 GiB are free", "RLIMIT_MEMLOCK", "`host`"]
-        {
+        for part in ["host RAM: 4 GiB were asked for", "3 GiB in all", "RLIMIT_MEMLOCK", "`host`"] {
             assert!(error.to_string().contains(part), "{part} is not in: {error}");
         }
     }

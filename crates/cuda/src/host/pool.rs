@@ -2,9 +2,9 @@
 //! and registering them takes longer than anything else that an arena does.
 //!
 //! Invariants:
-//! - What is kept is used by nobody: no unfinished copy, no thread, no promise names it.
+//! - What is kept is used by nobody: no unfinished copy and no thread names it.
 //! - What is kept is never larger than the machine's free memory, and is kept for at most a minute.
-//!   It counts as free, and is given back when a promise of memory would be refused.
+//!   It counts as free, and is given back when an arena finds too little memory to grow.
 //! - Whoever takes something back or gives it back does so without the lock.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -47,8 +47,7 @@ pub(super) fn size_of_mapping(capacity: u64) -> u64 {
 }
 
 /// Keeps memory that an arena of `device` has used.
-pub(super) fn keep(device: u32, mut memory: Prepared) {
-    memory.end();
+pub(super) fn keep(device: u32, memory: Prepared) {
     if !memory.is_whole() {
         return;
     }

@@ -38,7 +38,7 @@ fn used(mib: u64, registered: &Registered) -> Prepared {
     let mapping = Mapping::new(len, true).unwrap();
     let chunks = Chunks::new(len, 2 * MIB, 2 * MIB);
     let mut memory = Prepared::new(mapping, chunks, Box::new(registered.clone()));
-    memory.begin(len, Turns::none(), Pace::Unpaced, None);
+    memory.begin(len, Turns::none(), Pace::Unpaced);
     let arena = Arc::new(memory);
     let thread = arena.start(1).unwrap();
     let progress = &arena.progress;

@@ -1,6 +1,8 @@
 //! The threads that prepare an arena: several that touch its pages in order, and one that
 //! registers each chunk once its pages are touched, at a pace that leaves room for copies.
 
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -12,7 +14,7 @@ use crate::context::Context;
 use crate::error::{CudaError, DeviceError, DeviceErrorKind};
 use crate::host::mapping::Mapping;
 use crate::host::progress::Progress;
-use crate::limits::{HostLimits, MemoryPromise};
+use crate::limits::{self, Growth, HostLimits, Pages};
 use crate::pace::{Moment, Pace, PaceDecision};
 use crate::result;
 use crate::turn::{Turn, Turns};
@@ -30,6 +32,8 @@ const TURN_POLL: Duration = Duration::from_micros(200);
 const DOZE: Duration = Duration::from_millis(100);
 /// The same while nothing is to be prepared, which may be for hours.
 const SLEEP: Duration = Duration::from_secs(10);
+/// How often a thread asks again for memory that the machine does not have.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// Bytes that are prepared before any are used.
 pub(super) const FIRST: u64 = 1 << 30;
@@ -70,8 +74,8 @@ pub(super) struct Prepared {
     registrar: Box<dyn Registrar>,
     pub(super) turns: Turns,
     pace: Pace,
-    /// The promise of memory for the pages, if the ledger is used.
-    promise: Option<MemoryPromise>,
+    /// How far copies need it.
+    pub(super) growth: Growth,
     next_piece: AtomicU64,
 }
 
@@ -87,29 +91,19 @@ impl Prepared {
             registrar,
             turns: Turns::none(),
             pace: Pace::default(),
-            promise: None,
+            growth: Growth::default(),
             next_piece: AtomicU64::new(0),
         }
     }
 
     /// Makes it the memory of an arena of `capacity` bytes. What is prepared stays so.
-    pub(super) fn begin(
-        &mut self,
-        capacity: u64,
-        turns: Turns,
-        pace: Pace,
-        promise: Option<MemoryPromise>,
-    ) {
+    pub(super) fn begin(&mut self, capacity: u64, turns: Turns, pace: Pace) {
         debug_assert!(capacity <= self.mapping.len());
         self.progress = Arc::new(self.progress.again(PIECE, capacity));
         // A last piece that is touched in part counts as not touched.
         self.next_piece = AtomicU64::new(self.progress.touched() / PIECE);
-        (self.capacity, self.turns, self.pace, self.promise) = (capacity, turns, pace, promise);
-    }
-
-    /// Ends the arena: its memory is nobody's from now on.
-    pub(super) fn end(&mut self) {
-        self.promise = None;
+        self.growth = Growth::default();
+        (self.capacity, self.turns, self.pace) = (capacity, turns, pace);
     }
 
     /// Whether some of it is prepared, and nothing has failed.
@@ -174,16 +168,31 @@ impl Prepared {
             if !self.progress.wait_for_goal(begin, SLEEP) {
                 return;
             }
-            if let Err(error) = self.mapping.touch(begin, PIECE.min(capacity - begin)) {
+            let len = PIECE.min(capacity - begin);
+            if !self.wait_for_memory(begin, len) {
+                return;
+            }
+            if let Err(error) = self.mapping.touch(begin, len) {
                 let message = format!("host RAM: no pages for the arena ({})", self.sizes());
                 let cause = DeviceError::system(&message, &error);
                 return self.progress.fail(cause.with_advice("Set the option `host` to less."));
             }
             self.progress.piece_touched(index, PIECE, capacity);
-            if let Some(promise) = &self.promise {
-                promise.kept_up_to(self.progress.touched());
-            }
         }
+    }
+
+    /// Waits until the machine has memory for a piece that no copy has taken yet. Returns false
+    /// when the arena is being released.
+    fn wait_for_memory(&self, begin: u64, len: u64) -> bool {
+        let is_taken = || begin + len <= self.growth.reached();
+        let is_given = || limits::ask(len).is_ok_and(|given| given == len);
+        while !is_taken() && !is_given() {
+            if self.progress.stopped() {
+                return false;
+            }
+            drop(self.progress.wait(self.progress.state(), SHORT));
+        }
+        !self.progress.stopped()
     }
 
     /// Registers chunks that begin before `end`, as they are needed.
@@ -280,9 +289,24 @@ impl Prepared {
             self.sizes()
         );
         DeviceError::new(DeviceErrorKind::PinLimit, message).with_cause(cause).with_advice(format!(
-            "Set the option `host` to at most {done} bytes, or raise the limit (ulimit -l); copies \
-             to the rest stay possible at a lower speed."
+            "Set the option `host` to at most {}, or raise the limit (ulimit -l); copies to the \
+             rest stay possible at a lower speed.",
+            Bytes(done)
         ))
+    }
+}
+
+impl Pages for Prepared {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn present(&self) -> u64 {
+        self.progress.touched().min(self.capacity)
+    }
+
+    fn touch(&self, range: Range<u64>) -> io::Result<()> {
+        self.mapping.touch(range.start, range.end - range.start)
     }
 }
 

@@ -55,7 +55,7 @@ fn memory(len: u64, fake: &Fake) -> Prepared {
 
 fn arena(capacity: u64, fake: &Fake, turns: Turns, pace: Pace) -> Arc<Prepared> {
     let mut prepared = memory(capacity, fake);
-    prepared.begin(capacity, turns, pace, None);
+    prepared.begin(capacity, turns, pace);
     Arc::new(prepared)
 }
 
@@ -236,7 +236,7 @@ fn memory_that_is_used_again_is_prepared_once_and_only_as_far_as_the_arena_goes(
     let fake = Fake::new(usize::MAX);
     let mut prepared = memory(94 * MIB, &fake);
     for (capacity, done) in [(20, 22), (38, 38), (10, 38), (93, 94)] {
-        prepared.begin(capacity * MIB, Turns::none(), Pace::Unpaced, None);
+        prepared.begin(capacity * MIB, Turns::none(), Pace::Unpaced);
         let arena = Arc::new(prepared);
         let thread = arena.start(2).unwrap();
         wait_registered(&arena, capacity * MIB).unwrap();
@@ -244,7 +244,6 @@ fn memory_that_is_used_again_is_prepared_once_and_only_as_far_as_the_arena_goes(
         assert_eq!(arena.progress.registered(), done * MIB, "whole chunks");
         assert!(arena.progress.state().stats.all_after.is_some());
         prepared = Arc::into_inner(arena).unwrap();
-        prepared.end();
         let sum: u64 = fake.notes.lock().unwrap().ranges.iter().map(|range| range.1).sum();
         assert_eq!(sum, done * MIB);
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::bytes::Bytes;
 use crate::error::{DeviceError, DeviceErrorKind};
 
 /// The end of the part that is complete from the start, when pieces complete in any order.
@@ -236,8 +237,9 @@ impl Progress {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let message = format!(
-                    "{} of {upto} bytes were {what} after {:.3} s",
-                    watermark(),
+                    "{} of {} were {what} after {:.3} s",
+                    Bytes(watermark()),
+                    Bytes(upto),
                     limit.as_secs_f64()
                 );
                 return Err(DeviceError::new(DeviceErrorKind::TimedOut, message));

@@ -1,8 +1,7 @@
 //! The operating system's limits: host memory, control groups, locked memory. Plain data for
 //! reports and error texts, read here for all arenas.
 
-mod ledger;
-mod node;
+mod growth;
 
 use std::fmt;
 use std::fs;
@@ -12,10 +11,8 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::bytes::Bytes;
 
-use node::Others;
-
-pub(crate) use ledger::free_now;
-pub use ledger::{MemoryLeft, MemoryPromise, memory_left};
+pub use growth::{Growth, MemoryLeft, Pages, check_size, memory_left};
+pub(crate) use growth::{ask, free_now};
 
 /// Limits on host memory in bytes; `None` means no limit, or one that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -41,16 +38,15 @@ impl HostLimits {
         if cfg!(miri) {
             return HostLimits::default();
         }
-        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let groups = groups(&membership, Path::new("/sys/fs/cgroup"));
-        let (control_group, control_group_file) = groups.into_iter().min().unzip();
+        let (machine, groups) = (machine(), groups());
+        let group = groups.into_iter().min_by_key(|limit| limit.left);
+        let (control_group, file) = group.map(|limit| (limit.left, limit.file)).unzip();
         let locked = getrlimit(Resource::Memlock);
         HostLimits {
-            total: field(&meminfo, "MemTotal:"),
-            available: field(&meminfo, "MemAvailable:"),
+            total: machine.as_ref().map(|limit| limit.size),
+            available: machine.map(|limit| limit.left),
             control_group,
-            control_group_file,
+            control_group_file: file.flatten(),
             locked_soft: locked.current,
             locked_hard: locked.maximum,
         }
@@ -66,38 +62,6 @@ impl HostLimits {
     /// The soft limit on locked memory as text.
     pub(crate) fn locked(&self) -> String {
         text(self.locked_soft, "unlimited")
-    }
-
-    /// The limit that leaves least beside what `others` were promised; `None` if none can be read.
-    fn tightest(&self, others: &Others) -> Option<Tightest> {
-        let machine = self.available.map(|bytes| {
-            let name = "the machine (MemAvailable)".to_owned();
-            Tightest { bytes, name, promised_elsewhere: others.promised }
-        });
-        let file = self.control_group_file.as_ref();
-        let file = file.map_or_else(|| "a control group".into(), |file| file.to_string_lossy());
-        let group = self.control_group.map(|bytes| {
-            let name = format!("the limit in {file}");
-            Tightest { bytes, name, promised_elsewhere: others.promised_in_group }
-        });
-        machine.into_iter().chain(group).min_by_key(Tightest::most)
-    }
-}
-
-/// A limit on host memory.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Tightest {
-    /// Bytes that it leaves.
-    bytes: u64,
-    name: String,
-    /// Those of the bytes that other processes have promised and not written.
-    promised_elsewhere: u64,
-}
-
-impl Tightest {
-    /// What this process may promise in all.
-    fn most(&self) -> u64 {
-        self.bytes.saturating_sub(self.promised_elsewhere)
     }
 }
 
@@ -116,6 +80,59 @@ fn text(bytes: Option<u64>, none: &str) -> String {
     bytes.map_or_else(|| none.to_owned(), |bytes| Bytes(bytes).to_string())
 }
 
+/// A limit on host memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Limit {
+    /// The most that there can be, in bytes.
+    size: u64,
+    /// Bytes that it leaves.
+    left: u64,
+    /// The file of a control group; `None` for the machine.
+    file: Option<PathBuf>,
+}
+
+impl Limit {
+    /// Bytes that arenas leave to everything else: other programs take memory without asking, and
+    /// looks of many processes at the same moment take a huge page each when little is left.
+    fn reserve(&self) -> u64 {
+        (self.size / 16).min(1 << 30)
+    }
+
+    /// Bytes that arenas may take.
+    fn spare(&self) -> u64 {
+        self.left.saturating_sub(self.reserve())
+    }
+
+    fn name(&self) -> String {
+        match &self.file {
+            None => "the machine (MemAvailable)".to_owned(),
+            Some(file) => format!("the limit in {}", file.display()),
+        }
+    }
+}
+
+/// All limits that can be read.
+fn all() -> Vec<Limit> {
+    if cfg!(miri) {
+        return Vec::new();
+    }
+    groups().into_iter().chain(machine()).collect()
+}
+
+/// The memory of the machine.
+fn machine() -> Option<Limit> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let left = field(&meminfo, "MemAvailable:")?;
+    let size = field(&meminfo, "MemTotal:").unwrap_or(left);
+    Some(Limit { size, left, file: None })
+}
+
+/// Those of the memory groups that this process is in.
+fn groups() -> Vec<Limit> {
+    let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups_in(&membership, Path::new("/sys/fs/cgroup"))
+}
+
 /// A line of `/proc/meminfo`, in bytes.
 fn field(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
@@ -123,9 +140,9 @@ fn field(meminfo: &str, name: &str) -> Option<u64> {
     Some(kib.saturating_mul(1024))
 }
 
-/// What every memory group that this process is in leaves, and the file of its limit. `membership`
-/// is `/proc/self/cgroup`: lines of `number:controllers:path`; version 2 names no controllers.
-fn groups(membership: &str, root: &Path) -> Vec<(u64, PathBuf)> {
+/// The limits of every memory group of a process. `membership` is its `/proc/self/cgroup`: lines of
+/// `number:controllers:path`; version 2 names no controllers.
+fn groups_in(membership: &str, root: &Path) -> Vec<Limit> {
     let of_line = |line: &str| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
@@ -136,7 +153,7 @@ fn groups(membership: &str, root: &Path) -> Vec<(u64, PathBuf)> {
         memory.then(|| (V1, levels(&root.join("memory"), path)))
     };
     let lines = membership.lines().filter_map(of_line);
-    lines.flat_map(|(names, dirs)| dirs.filter_map(move |dir| names.left(&dir))).collect()
+    lines.flat_map(|(names, dirs)| dirs.filter_map(move |dir| names.limit(&dir))).collect()
 }
 
 /// The directory of a group and those of its ancestors: each has its own limit. In a container the
@@ -148,39 +165,53 @@ fn levels(root: &Path, path: &str) -> std::vec::IntoIter<PathBuf> {
     levels.into_iter()
 }
 
-/// The names of the files of one version of control groups.
+/// The names of the files of one version of control groups, and of their counters.
 #[derive(Clone, Copy, Debug)]
 struct Names {
-    limit: &'static str,
+    /// Version 2 also slows a group down from a lower limit on.
+    limits: &'static [&'static str],
     usage: &'static str,
+    /// File pages of a group and of those below it.
+    cached: [&'static str; 2],
 }
 
-const V2: Names = Names { limit: "memory.max", usage: "memory.current" };
-const V1: Names = Names { limit: "memory.limit_in_bytes", usage: "memory.usage_in_bytes" };
+const V2: Names = Names {
+    limits: &["memory.max", "memory.high"],
+    usage: "memory.current",
+    cached: ["inactive_file", "active_file"],
+};
+const V1: Names = Names {
+    limits: &["memory.limit_in_bytes"],
+    usage: "memory.usage_in_bytes",
+    cached: ["total_inactive_file", "total_active_file"],
+};
 
 impl Names {
-    /// What one group leaves, and the file of its limit; `None` when it has none. Cached file pages
-    /// count as free: the kernel reclaims them under pressure.
-    fn left(self, dir: &Path) -> Option<(u64, PathBuf)> {
+    /// The limit of one group; `None` when it has none. Cached file pages count as free: the kernel
+    /// reclaims them under pressure.
+    fn limit(self, dir: &Path) -> Option<Limit> {
         /// Version 1 writes a value near the largest number for "no limit".
         const UNLIMITED: u64 = 1 << 62;
         let number =
             |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<u64>().ok();
-        let limit = number(self.limit).filter(|&limit| limit < UNLIMITED)?;
-        let usage = number(self.usage)?.saturating_sub(cached(&dir.join("memory.stat")));
-        Some((limit.saturating_sub(usage), dir.join(self.limit)))
+        let limits = self.limits.iter().filter_map(|name| {
+            Some((number(name).filter(|&limit| limit < UNLIMITED)?, dir.join(name)))
+        });
+        let (size, file) = limits.min()?;
+        let usage = number(self.usage)?.saturating_sub(self.cached_in(&dir.join("memory.stat")));
+        Some(Limit { size, left: size.saturating_sub(usage), file: Some(file) })
     }
-}
 
-/// The bytes of file pages in a group's `memory.stat`.
-fn cached(stat: &Path) -> u64 {
-    let text = fs::read_to_string(stat).unwrap_or_default();
-    let pages = |line: &str| -> Option<u64> {
-        let (name, value) = line.split_once(' ')?;
-        let file = matches!(name, "inactive_file" | "active_file");
-        file.then(|| value.trim().parse().ok()).flatten()
-    };
-    text.lines().filter_map(pages).sum()
+    /// The bytes of file pages in a group's `memory.stat`.
+    fn cached_in(self, stat: &Path) -> u64 {
+        let text = fs::read_to_string(stat).unwrap_or_default();
+        let pages = |line: &str| -> Option<u64> {
+            let (name, value) = line.split_once(' ')?;
+            let file = self.cached.contains(&name);
+            file.then(|| value.trim().parse().ok()).flatten()
+        };
+        text.lines().filter_map(pages).sum()
+    }
 }
 
 #[cfg(test)]
@@ -211,7 +242,7 @@ mod tests {
         }
 
         fn left(&self, membership: &str) -> Vec<u64> {
-            groups(membership, &self.0).into_iter().map(|(bytes, _)| bytes).collect()
+            groups_in(membership, &self.0).into_iter().map(|limit| limit.left).collect()
         }
     }
 
@@ -232,8 +263,23 @@ mod tests {
             ("job/step/memory.current", "10\n"),
         ];
         let folder = Groups::new("v2", &files);
-        let found = groups("0::/job/step\n", &folder.0);
-        assert_eq!(found, [(675, folder.0.join("job/memory.max"))]);
+        let found = groups_in("0::/job/step\n", &folder.0);
+        let file = Some(folder.0.join("job/memory.max"));
+        assert_eq!(found, [Limit { size: 1000, left: 675, file }]);
+    }
+
+    #[test]
+    fn a_version_2_group_that_is_slowed_down_before_its_limit_ends_there() {
+        let files = [
+            ("memory.max", "1000\n"),
+            ("memory.high", "800\n"),
+            ("memory.current", "700\n"),
+            ("step/memory.max", "max\n"),
+            ("step/memory.high", "900\n"),
+            ("step/memory.current", "10\n"),
+        ];
+        let folder = Groups::new("high", &files);
+        assert_eq!(folder.left("0::/step\n"), [890, 100]);
     }
 
     #[test]
@@ -241,12 +287,13 @@ mod tests {
         let files = [
             ("memory/a/memory.limit_in_bytes", "5000\n"),
             ("memory/a/memory.usage_in_bytes", "2000\n"),
+            ("memory/a/memory.stat", "inactive_file 1\ntotal_inactive_file 70\n"),
             ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
             ("memory/memory.usage_in_bytes", "2000\n"),
             ("cpu/a/memory.limit_in_bytes", "1\n"),
         ];
         let folder = Groups::new("v1", &files);
-        assert_eq!(folder.left("4:cpu:/a\n3:hugetlb,memory:/a\n"), [3000]);
+        assert_eq!(folder.left("4:cpu:/a\n3:hugetlb,memory:/a\n"), [3070]);
     }
 
     #[test]
@@ -257,19 +304,11 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_limit_counts_and_says_who_it_is() {
-        let limits = |available, control_group| HostLimits {
-            available,
-            control_group,
-            control_group_file: Some("/x/memory.max".into()),
-            ..HostLimits::default()
-        };
-        let others = Others { promised: 3, promised_in_group: 0, written: 100 };
-        let text = |limits: HostLimits| limits.tightest(&others).map(|it| (it.most(), it.name));
-        assert_eq!(text(limits(Some(5), Some(9))), Some((2, "the machine (MemAvailable)".into())));
-        assert_eq!(text(limits(Some(9), Some(5))), Some((5, "the limit in /x/memory.max".into())));
-        assert_eq!(text(limits(Some(9), Some(7))), Some((6, "the machine (MemAvailable)".into())));
-        assert_eq!(text(limits(None, None)), None);
+    fn arenas_leave_a_part_of_each_limit_to_other_programs() {
+        let spare = |size: u64, left| Limit { size, left, file: None }.spare();
+        assert_eq!(spare(1 << 30, 1 << 29), (1 << 29) - (1 << 26));
+        assert_eq!(spare(1 << 40, 1 << 39), (1 << 39) - (1 << 30), "a GiB at most");
+        assert_eq!(spare(1 << 30, 1 << 20), 0);
     }
 
     #[test]

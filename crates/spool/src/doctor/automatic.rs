@@ -27,8 +27,7 @@ pub(super) fn of(host: &Host, cuda: &Cuda) -> Automatic {
     let host = HostMemoryFound {
         free: host.free,
         limit: host.limit.clone(),
-        promised: host.promised,
-        written_elsewhere: host.written_elsewhere,
+        most: host.most,
         ranks: Ranks::here(),
         lockable: host.locked_soft.filter(|_| counts),
     };

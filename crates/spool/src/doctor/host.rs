@@ -13,10 +13,8 @@ pub struct Host {
     pub free: Option<u64>,
     /// Who sets that limit, in words.
     pub limit: String,
-    /// What arenas of this process were promised and have not used yet.
-    pub promised: u64,
-    /// What arenas of other processes of this user have taken.
-    pub written_elsewhere: u64,
+    /// What this process could get if nothing else took memory.
+    pub most: Option<u64>,
     /// The soft limit on locked memory (`RLIMIT_MEMLOCK`, `ulimit -l`); `None` is without a limit.
     pub locked_soft: Option<u64>,
     /// The hard limit on locked memory.
@@ -34,8 +32,7 @@ impl Host {
             total: limits.total,
             free: Some(left.bytes).filter(|&bytes| bytes < u64::MAX),
             limit: left.limit,
-            promised: left.promised,
-            written_elsewhere: left.written_elsewhere,
+            most: Some(left.most).filter(|&bytes| bytes < u64::MAX),
             locked_soft: limits.locked_soft,
             locked_hard: limits.locked_hard,
             turns: unspool_cuda::turn_locks().display().to_string(),

@@ -1,9 +1,6 @@
 //! Carrying out what the core decides: every command becomes an action of somebody else, at once.
 
-use unspool_core::{
-    CheckpointId, Command, Event, Failure, Place, RequestId, TierId, TierKind, TransferId,
-};
-use unspool_cuda::Bytes;
+use unspool_core::{CheckpointId, Command, Event, Failure, Place, RequestId, TierId, TransferId};
 use unspool_transfer::{Job, Submitted as Taken};
 
 use crate::runtime::counters::Route;
@@ -17,7 +14,7 @@ impl Shared {
             return;
         }
         state.stepping = true;
-        self.notice_lost_memory(state);
+        let growing = self.notice_memory(state, &event);
         state.announce_before(&event);
         state.pending.push_back(event);
         let mut commands = std::mem::take(&mut state.commands);
@@ -28,31 +25,9 @@ impl Shared {
             }
         }
         state.commands = commands;
+        self.let_grow(state, &growing);
         self.set_alarm(state);
         state.stepping = false;
-    }
-
-    /// Tells the core of arenas that have become smaller. Before any event, so that a failure for
-    /// want of their memory is never heard of first.
-    fn notice_lost_memory(&self, state: &mut State) {
-        if self.gpu.is_none() {
-            return;
-        }
-        let arenas = (0..).map(TierId).zip(&self.tiers);
-        let arenas = arenas.filter_map(|(tier, any)| Some((tier, any.arena()?)));
-        for (tier, arena) in arenas.filter(|(_, arena)| arena.kind() == TierKind::Device) {
-            let (had, capacity) = (state.driver.core().capacity(tier), arena.capacity());
-            if capacity < had {
-                state.pending.push_back(Event::Shrunk { tier, capacity });
-                state.notes.push(format!(
-                    "The {} tier has {} instead of {}, because another process took memory \
-                     while it was made ready. Its own notes say more.",
-                    arena.kind(),
-                    Bytes(capacity),
-                    Bytes(had)
-                ));
-            }
-        }
     }
 
     fn set_alarm(&self, state: &mut State) {

@@ -13,6 +13,7 @@ pub(crate) mod memory;
 pub(crate) mod order;
 pub(crate) mod rates;
 pub(crate) mod reasons;
+pub(crate) mod room;
 pub(crate) mod shared;
 pub(crate) mod stack;
 pub(crate) mod state;

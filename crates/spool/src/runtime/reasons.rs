@@ -41,7 +41,7 @@ pub(crate) fn refused(state: &State, asked: Asked, refusal: Refusal) -> Error {
             ErrorKind::NotYetSaved,
             format!("{name} is being saved by a call that has not returned. Wait for that call."),
         ),
-        Refusal::TooLarge { largest } => too_large(&name, asked, largest),
+        Refusal::TooLarge { largest } => too_large(state, &name, asked, largest),
         Refusal::Full { tier, capacity, used, failure } => {
             let reason = full(state, &name, (tier, capacity, used), failure);
             Error::new(ErrorKind::Full, format!("{reason}{}", room_for(asked)))
@@ -93,7 +93,7 @@ fn duplicate(state: &State, name: &str, asked: Asked) -> Error {
     Error::new(kind, message)
 }
 
-fn too_large(name: &str, asked: Asked, largest: u64) -> Error {
+fn too_large(state: &State, name: &str, asked: Asked, largest: u64) -> Error {
     let bytes = match asked {
         Asked::Save { bytes, .. } => bytes,
         _ => 0,
@@ -111,8 +111,15 @@ fn too_large(name: &str, asked: Asked, largest: u64) -> Error {
             )
         }
     };
-    let message = format!("{what} or add a `disk=`, or save its arrays under several versions.");
+    let shortage = shortage(state);
+    let message =
+        format!("{what} or add a `disk=`, or save its arrays under several versions.{shortage}");
     Error::new(ErrorKind::TooLarge, message)
+}
+
+/// Why arenas are smaller than they may be, as sentences that come last.
+fn shortage(state: &State) -> String {
+    state.short.iter().fold(String::new(), |text, shortage| format!("{text} {}", shortage.why))
 }
 
 /// The most bytes that a codec may make of a save.
@@ -159,7 +166,8 @@ fn full(
     let _ = write!(
         text,
         " Discard or restore checkpoints (with `discard_after_restore=True` the last expected \
-         restore frees its checkpoint), raise `{tier}=`{below}, or free space where it lies."
+         restore frees its checkpoint), raise `{tier}=`{below}, or free space where it lies.{}",
+        shortage(state)
     );
     text
 }

@@ -125,6 +125,7 @@ impl Shared {
             process: Process::of(process),
         });
         inbox.belongs_to(&shared);
+        shared.take_by_need(&mut shared.state());
         Ok(shared)
     }
 

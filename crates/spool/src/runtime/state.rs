@@ -14,6 +14,7 @@ use crate::runtime::counters::{Counters, Route};
 use crate::runtime::deferred::Unsaved;
 use crate::runtime::driver::Driver;
 use crate::runtime::frame_index::FrameIndex;
+use crate::runtime::room::Shortage;
 
 /// What the core answered to a call.
 #[derive(Debug)]
@@ -60,6 +61,12 @@ pub(crate) struct State {
     pub(crate) refused_frames: Vec<CheckpointId>,
     /// What went wrong without stopping anything.
     pub(crate) notes: Vec<String>,
+    /// The bytes of the largest checkpoint that was to be saved so far.
+    pub(crate) largest: u64,
+    /// The arenas that the machine has too little memory for at the moment.
+    pub(crate) short: Vec<Shortage>,
+    /// A shortage is among the notes: later ones are like it.
+    pub(crate) was_short: bool,
     /// What was not saved after its call had returned: the next call tells it.
     pub(crate) deferred: Vec<Unsaved>,
     /// The alarm that the engine was given last.
@@ -92,6 +99,9 @@ impl State {
             moving: HashMap::new(),
             refused_frames: Vec::new(),
             notes: Vec::new(),
+            largest: 0,
+            short: Vec::new(),
+            was_short: false,
             deferred: Vec::new(),
             alarm: None,
             pending: VecDeque::new(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId};
+use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, RequestId};
 use unspool_tiers::GivenArray;
 use unspool_transfer::{Frame, TransferError, staging};
 
@@ -109,16 +109,10 @@ impl Grant {
             Err(cause) => cause,
         };
         self.abort();
-        if self.has_lost_room() {
+        if cause.kind() == Failure::NoSpace && self.shared.arena(self.place).is_some() {
             return Ok(None);
         }
         Err(self.shared.direct_failed("saved", self.version(), cause))
-    }
-
-    /// Whether the room reaches beyond the bytes that its arena has.
-    fn has_lost_room(&self) -> bool {
-        let end = self.place.offset.saturating_add(self.frame.head().payload_bytes);
-        self.shared.arena(self.place).is_some_and(|arena| arena.capacity() < end)
     }
 
     /// Reports that nothing was saved.

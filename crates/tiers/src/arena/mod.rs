@@ -10,6 +10,8 @@
 //!   while bytes are copied.
 //! - The bytes of an entry may be those of an array that the application has given away. Its range
 //!   is its own all the same, and what the range holds is nobody's.
+//! - Main memory is taken when bytes are first borrowed. Where the machine has no more, the arena ends
+//!   at what it has until [`Arena::may_grow`] says that there is more, and the owner agrees.
 //! - Bytes with unfinished work of a device on them are borrowed in main memory only when it is
 //!   done, and in a device's memory together with the fences that new work has to wait for. Where
 //!   no fence could be had, they are borrowed when the device was seen to have nothing left to do.
@@ -17,15 +19,17 @@
 mod copies;
 mod given;
 mod guard;
-mod limit;
 mod memory;
 mod table;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use unspool_core::{CheckpointId, TierKind};
-use unspool_cuda::{DeviceArena, DeviceArenaOptions, PinnedArena, PinnedOptions};
+use unspool_core::{CheckpointId, Failure, TierKind};
+use unspool_cuda::{
+    DeviceArena, DeviceArenaOptions, MemoryLeft, PinnedArena, PinnedOptions, memory_left,
+};
 
 use crate::error::TierError;
 use crate::gpu::{Gpu, device_failed};
@@ -41,10 +45,30 @@ use table::{ArenaTable, BorrowedBytes, Misuse};
 #[derive(Clone, Debug)]
 pub struct Arena(Arc<ArenaInner>);
 
+/// How long an arena that found no memory waits before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The least for which an arena grows again: less would be gone at once.
+const WORTH_IT: u64 = 64 << 20;
+
+/// Why an arena of main memory is smaller than it may be, and since when.
+#[derive(Clone, Debug)]
+struct Shortage {
+    why: String,
+    seen: Instant,
+}
+
 #[derive(Debug)]
 struct ArenaInner {
     kind: TierKind,
     reserved: u64,
+    is_of_device: bool,
+    /// Held while main memory is taken.
+    growing: Mutex<()>,
+    /// Where main memory ends: `reserved`, unless the machine had no more. It changes under the
+    /// lock of `shortage`.
+    end: AtomicU64,
+    /// Set when `end` is less than it may be.
+    shortage: Mutex<Option<Shortage>>,
     table: Mutex<ArenaTable>,
     /// `None` after the arena has ended.
     memory: Mutex<Option<Arc<ArenaMemory>>>,
@@ -55,7 +79,7 @@ impl Arena {
     /// itself when a page is first written, so this is quick whatever the size.
     ///
     /// # Errors
-    /// When this machine cannot hold that much besides what is in use already.
+    /// When this machine does not have that much at all.
     pub fn new(kind: TierKind, capacity: u64) -> Result<Arena, TierError> {
         Ok(Arena::of(kind, capacity, ArenaMemory::Plain(Plain::reserve(kind, capacity)?)))
     }
@@ -64,7 +88,7 @@ impl Arena {
     /// and from it run at full speed. It can be used at once.
     ///
     /// # Errors
-    /// When this machine cannot hold that much, or the device's driver refuses.
+    /// When this machine does not have that much at all, or the device's driver refuses.
     pub fn pinned(
         gpu: &Arc<Gpu>,
         capacity: u64,
@@ -92,9 +116,16 @@ impl Arena {
     }
 
     fn of(kind: TierKind, capacity: u64, memory: ArenaMemory) -> Arena {
-        let (table, memory) =
-            (Mutex::new(ArenaTable::new(capacity)), Mutex::new(Some(Arc::new(memory))));
-        Arena(Arc::new(ArenaInner { kind, reserved: capacity, table, memory }))
+        Arena(Arc::new(ArenaInner {
+            kind,
+            reserved: capacity,
+            is_of_device: matches!(memory, ArenaMemory::Device(..)),
+            growing: Mutex::default(),
+            end: AtomicU64::new(capacity),
+            shortage: Mutex::default(),
+            table: Mutex::new(ArenaTable::new(capacity)),
+            memory: Mutex::new(Some(Arc::new(memory))),
+        }))
     }
 
     /// What it stands for: `Device` or `Host`.
@@ -104,10 +135,43 @@ impl Arena {
     }
 
     /// Its size in bytes. That of a device's memory becomes less when another process takes memory
-    /// while the arena is mapped; what it holds already stays.
+    /// while the arena is mapped, and that of main memory when the machine has no more; what it
+    /// holds already stays.
     #[must_use]
     pub fn capacity(&self) -> u64 {
+        if !self.0.is_of_device {
+            return self.0.end.load(Ordering::Acquire);
+        }
         self.memory().map_or(self.0.reserved, |memory| memory.capacity(self.0.reserved))
+    }
+
+    /// Why main memory ends before the size that it was made with, as a sentence; `None` when it
+    /// does not.
+    #[must_use]
+    pub fn shortage(&self) -> Option<String> {
+        self.shortage_now().as_ref().map(|shortage| shortage.why.clone())
+    }
+
+    /// Whether main memory that ended early may go on to the size that it was made with: the
+    /// machine has memory again. It is looked for once a second. The owner says by
+    /// [`grow_again`](Self::grow_again) that it knows.
+    #[must_use]
+    pub fn may_grow(&self) -> bool {
+        let mut shortage = self.shortage_now();
+        let Some(shortage) = shortage.as_mut() else { return false };
+        if shortage.seen.elapsed() < LOOK_AGAIN {
+            return false;
+        }
+        shortage.seen = Instant::now();
+        let missing = self.0.reserved.saturating_sub(self.capacity());
+        memory_left().spare() >= missing.min(WORTH_IT)
+    }
+
+    /// Main memory has the size again that it was made with; it is taken as before.
+    pub fn grow_again(&self) {
+        let mut shortage = self.shortage_now();
+        *shortage = None;
+        self.0.end.store(self.0.reserved, Ordering::Release);
     }
 
     /// The size in bytes that it was made with.
@@ -125,14 +189,19 @@ impl Arena {
     /// Whether its memory is a device's.
     #[must_use]
     pub fn is_of_device(&self) -> bool {
-        self.memory().is_some_and(|memory| matches!(*memory, ArenaMemory::Device(..)))
+        self.0.is_of_device
     }
 
-    /// Says that the bytes up to `end` will be used, so that pinned memory is prepared as far;
-    /// without this, preparation goes ahead of what is used by as much again. Returns at once.
-    pub fn prepare(&self, end: u64) {
-        if let Some(memory) = self.memory() {
-            memory.aim_for(end);
+    /// Takes all of its main memory now, and makes it present. Without this it is taken when it is
+    /// first used, and pinned memory is prepared ahead of that by as much again.
+    ///
+    /// # Errors
+    /// When the machine has less left. The arena keeps what it got, and ends there.
+    pub fn prepare(&self) -> Result<(), TierError> {
+        let Some(memory) = self.memory() else { return Ok(()) };
+        match self.take(&memory, self.0.reserved, ArenaMemory::fill) {
+            true => Ok(()),
+            false => Err(self.short("prepare", format!("{} memory", self.0.kind), self.0.reserved)),
         }
     }
 
@@ -269,6 +338,10 @@ impl Arena {
             return Ok(New { arena: self.clone(), memory, id, offset, len, place, given, after });
         }
         let failed = |cause| device_failed(operation, self.location(id), &cause);
+        let end = offset + len;
+        if !self.is_there(&memory, end) && !self.take(&memory, end, |memory| memory.grow(end)) {
+            return Err(self.short(operation, self.location(id), len));
+        }
         memory.prepare(offset + len).map_err(failed)?;
         let place = match memory.span(offset, len).map_err(failed)? {
             Some(span) => GuardBytes::Device(span),
@@ -313,6 +386,44 @@ impl Arena {
         let mut table = self.table();
         table.unstick(seen);
         call(&mut table)
+    }
+
+    /// Whether the memory of the bytes below `end` was taken, and is part of the arena.
+    fn is_there(&self, memory: &ArenaMemory, end: u64) -> bool {
+        let _still = self.shortage_now();
+        memory.grown().is_none_or(|grown| end <= grown.min(self.0.end.load(Ordering::Acquire)))
+    }
+
+    /// Takes the memory of the bytes below `end` by `grow`. Returns false when the arena has ended
+    /// before them, or does so now.
+    fn take(
+        &self,
+        memory: &ArenaMemory,
+        end: u64,
+        grow: impl FnOnce(&ArenaMemory) -> Result<(), MemoryLeft>,
+    ) -> bool {
+        let _growing = self.0.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        if end > self.capacity() {
+            return self.0.is_of_device;
+        }
+        let Err(left) = grow(memory) else { return true };
+        let mut shortage = self.shortage_now();
+        let grown = memory.grown().unwrap_or(end);
+        self.0.end.store(grown.min(self.0.reserved), Ordering::Release);
+        *shortage = Some(Shortage { why: left.shortage(), seen: Instant::now() });
+        false
+    }
+
+    /// The error for bytes that the machine had no memory for.
+    fn short(&self, operation: &'static str, location: String, len: u64) -> TierError {
+        let why = self.shortage().unwrap_or_default();
+        TierError::new(Failure::NoSpace, operation, location, why).with_progress(len, 0).with_advice(
+            "Free memory, or give checkpoints room elsewhere: discard some, or add a slower tier.",
+        )
+    }
+
+    fn shortage_now(&self) -> MutexGuard<'_, Option<Shortage>> {
+        self.0.shortage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn memory(&self) -> Option<Arc<ArenaMemory>> {

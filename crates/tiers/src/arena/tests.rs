@@ -232,10 +232,32 @@ fn a_large_arena_is_made_at_once_and_costs_nothing_until_it_is_written() {
     };
     let before = resident();
     let arena = arena(4 << 30);
-    fill(&arena, A, (4 << 30) - 4096, 4096, 9);
+    fill(&arena, A, 0, 4096, 9);
     // Other tests of this process use a few MiB meanwhile.
     assert!(resident() < before + (256 << 20), "{} then {}", before, resident());
     assert_eq!(*bytes(&arena.read(A).unwrap()), [9; 4096]);
+    assert_eq!((arena.capacity(), arena.shortage()), (4 << 30, None));
+}
+
+#[test]
+#[cfg(not(miri))]
+fn memory_that_is_prepared_is_present() {
+    let (arena, len) = (arena(64 << 20), 64 << 20);
+    let mut guard = arena.create(A, 0, 4096).unwrap();
+    let first = guard.bytes().expect("main memory").as_ptr().addr();
+    assert!(resident_pages(first, len) < len / 4096, "nothing is written yet");
+    arena.prepare().unwrap();
+    assert_eq!(resident_pages(first, len), len / 4096);
+}
+
+/// The pages of a range of addresses that are present.
+#[cfg(not(miri))]
+fn resident_pages(first: usize, len: usize) -> usize {
+    let mut map = vec![0u8; len / 4096];
+    // SAFETY: a vector with a byte for each page of the range, which is mapped.
+    let code = unsafe { libc::mincore(first as *mut _, len, map.as_mut_ptr()) };
+    assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
+    map.iter().filter(|&&page| page & 1 == 1).count()
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub enum Action {
     Tick,
     /// The fastest tier loses memory.
     Shrink,
+    /// The fastest tier has its memory again.
+    Grow,
     /// The device of the fastest tier is lost.
     LoseDevice,
     /// The faults stop.

@@ -95,7 +95,7 @@ impl World {
             Event::StartPrefetch => self.prefetch_held = false,
             Event::HoldPrefetch => self.prefetch_held = true,
             Event::Discard { version } => self.enter_discard(version),
-            Event::Prefer { .. } | Event::Tick => {}
+            Event::Prefer { .. } | Event::TakenByNeed { .. } | Event::Tick => {}
             _ => return self.enter_report(event),
         }
         Ok(())
@@ -118,6 +118,10 @@ impl World {
             }
             Event::Shrunk { tier, capacity } => {
                 self.ledger.shrink(tier, capacity);
+                Ok(())
+            }
+            Event::Grown { tier, capacity } => {
+                self.ledger.grow(tier, capacity);
                 Ok(())
             }
             Event::TierFailed { tier } => {

@@ -200,6 +200,7 @@ impl World {
             Action::ReportSaves => self.report_saves(),
             Action::Tick => self.tick(),
             Action::Shrink => self.shrink(),
+            Action::Grow => self.grow(),
             Action::LoseDevice => self.lose_device(),
             Action::FaultsStop => {
                 self.become_calm();

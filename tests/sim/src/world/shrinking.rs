@@ -1,10 +1,11 @@
 //! An arena that loses memory to another process while it is still being mapped: what fills bytes
-//! that are gone is given up by whoever does, unless it was begun before. And a device that is
-//! lost.
+//! that are gone is given up by whoever does, unless it was begun before. It has them again later.
+//! And a device that is lost.
 
 use unspool_core::{CheckpointId, Event, TierId};
 
 use super::{Checked, Work, World};
+use crate::world::agenda::Action;
 use crate::world::threads::Ticket;
 
 const FASTEST: TierId = TierId(0);
@@ -12,9 +13,11 @@ const FASTEST: TierId = TierId(0);
 impl World {
     pub(crate) fn shrink(&mut self) -> Checked {
         let config = self.ledger.tiers()[0];
-        let Some((_, share)) = self.plan.faults.shrinks.filter(|_| config.kind.is_arena()) else {
+        let Some((after, share)) = self.plan.faults.shrinks.filter(|_| config.kind.is_arena())
+        else {
             return Ok(());
         };
+        self.agenda.plan(self.now.plus(after), Action::Grow);
         let mapped = self.ledger.all().filter_map(|books| {
             let held = books.at(FASTEST)?;
             let is_there = held.ready || self.is_being_filled(books.id);
@@ -26,6 +29,11 @@ impl World {
             return Ok(());
         }
         self.feed(Event::Shrunk { tier: FASTEST, capacity })
+    }
+
+    pub(crate) fn grow(&mut self) -> Checked {
+        let capacity = self.plan.config.tiers[0].capacity;
+        self.feed(Event::Grown { tier: FASTEST, capacity })
     }
 
     /// Nothing moves into or out of the device any more; what is read there already is read to its

@@ -40,11 +40,10 @@ class Diagnosis:
 
     Attributes:
         version: the version of Unspool.
-        host: main memory: `cores`, `total`, `free`, `limit` (who leaves that much), `promised` (to
-            spools of this user that have not used it yet), `locked_soft`, `locked_hard`
-            (`ulimit -l`; None: no limit), `huge_pages` (`"always"`, `"madvise"`, `"never"`),
-            `strict_overcommit`, `turns` (the locks by which processes take turns to pin memory),
-            `turns_problem`.
+        host: main memory: `cores`, `total`, `free`, `limit` (who leaves that much), `locked_soft`,
+            `locked_hard` (`ulimit -l`; None: no limit), `huge_pages` (`"always"`, `"madvise"`,
+            `"never"`), `strict_overcommit`, `turns` (the locks by which processes of one user take
+            turns to pin memory), `turns_problem`.
         cuda: the CUDA driver: `looked_for`, `version` (major and minor), `path`, `problem`.
         devices: those that this process sees: `ordinal`, `name`, `compute_capability`, `pci`,
             `free`, `total`, `maps_in_pieces`, `start_seconds`, `pins_are_locked` (whether pinned

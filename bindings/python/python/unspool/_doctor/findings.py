@@ -205,8 +205,8 @@ def _memory(found: Diagnosis) -> Iterator[Finding]:
             f"The lock {host.turns} cannot be used: {host.turns_problem}.",
             "Processes of this node do not take turns to pin their memory, which slows all of them "
             "down.",
-            "Let every user read that file (chmod 644), or remove it: the next process makes it "
-            "again. In containers, share /dev/shm between them.",
+            "Remove the folder of that file: the next process makes it again. In containers, share "
+            "/dev/shm between them.",
         )
 
 

@@ -98,8 +98,7 @@ def _nvrtc(nvrtc: Facts) -> str:
 
 
 def _memory(host: Facts) -> str:
-    promised = f", {size(host.promised)} of it promised" if host.promised else ""
-    return f"{_free(host)} by {host.limit}{promised}; {host.cores} cores"
+    return f"{_free(host)} by {host.limit}; {host.cores} cores"
 
 
 def _pinning(found: Diagnosis) -> str:

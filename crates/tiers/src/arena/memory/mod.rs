@@ -6,7 +6,7 @@ mod plain;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use unspool_cuda::{DeviceArena, DeviceError, DeviceSpan, PinnedArena};
+use unspool_cuda::{Bytes, DeviceArena, DeviceError, DeviceSpan, MemoryLeft, PinnedArena};
 use unspool_verify::{Agent, Op, Space};
 
 use crate::gpu::Gpu;
@@ -111,10 +111,31 @@ impl ArenaMemory {
         gpu.context().saw(|| Op::Access { by, space, first, end, write, what });
     }
 
-    /// Says that the bytes up to `end` will be used, so that they are prepared.
-    pub(crate) fn aim_for(&self, end: u64) {
-        if let ArenaMemory::Pinned(pinned, _) = self {
-            pinned.prepare(end);
+    /// Takes the memory of the bytes up to `end`, which are about to be written. That of a device
+    /// is taken as a whole.
+    pub(crate) fn grow(&self, end: u64) -> Result<(), MemoryLeft> {
+        match self {
+            ArenaMemory::Plain(plain) => plain.grow(end),
+            ArenaMemory::Pinned(pinned, _) => pinned.grow(end),
+            ArenaMemory::Device(..) => Ok(()),
+        }
+    }
+
+    /// Takes all memory.
+    pub(crate) fn fill(&self) -> Result<(), MemoryLeft> {
+        match self {
+            ArenaMemory::Plain(plain) => plain.fill(),
+            ArenaMemory::Pinned(pinned, _) => pinned.fill(),
+            ArenaMemory::Device(..) => Ok(()),
+        }
+    }
+
+    /// Bytes from the start whose memory was taken; `None` for a device's.
+    pub(crate) fn grown(&self) -> Option<u64> {
+        match self {
+            ArenaMemory::Plain(plain) => Some(plain.grown()),
+            ArenaMemory::Pinned(pinned, _) => Some(pinned.grown()),
+            ArenaMemory::Device(..) => None,
         }
     }
 
@@ -132,8 +153,9 @@ fn pinned_notes(pinned: &PinnedArena) -> Vec<String> {
     let (registered, capacity) = (pinned.registered(), pinned.capacity());
     if let Some(failure) = pinned.failure() {
         notes.push(format!(
-            "{registered} of {capacity} bytes are registered; copies of the rest are slower: \
-             {failure}"
+            "{} of {} are registered; copies of the rest are slower: {failure}",
+            Bytes(registered),
+            Bytes(capacity)
         ));
     }
     if !pinned.has_huge_pages() {
@@ -146,8 +168,8 @@ fn pinned_notes(pinned: &PinnedArena) -> Vec<String> {
 /// Why it is smaller than asked for: what was found when it was made, or since.
 fn device_notes(device: &DeviceArena) -> Vec<String> {
     let shrunk = device.shrunk().map(|shrunk| {
-        let (got, asked) = (shrunk.got, shrunk.asked);
-        format!("The device had room for {got} of the {asked} bytes that were asked for.")
+        let (got, asked) = (Bytes(shrunk.got), Bytes(shrunk.asked));
+        format!("The device had room for {got} of the {asked} that were asked for.")
     });
     device.failure().map(|failure| failure.to_string()).or(shrunk).into_iter().collect()
 }

@@ -1,10 +1,12 @@
 //! Main memory that costs something only where it was written.
 
+use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
-use unspool_core::TierKind;
+use unspool_core::{Failure, TierKind};
+use unspool_cuda::{Growth, MemoryLeft, Pages, check_size};
 
-use crate::arena::limit::ArenaPromise;
 use crate::error::TierError;
 
 /// The alignment of the first byte.
@@ -15,7 +17,7 @@ const PAGE: u64 = 4096;
 pub(crate) struct Plain {
     base: NonNull<u8>,
     len: u64,
-    promise: ArenaPromise,
+    growth: Growth,
     notes: Vec<String>,
 }
 
@@ -27,11 +29,11 @@ unsafe impl Sync for Plain {}
 
 impl Plain {
     pub(crate) fn reserve(kind: TierKind, len: u64) -> Result<Plain, TierError> {
-        let promise = ArenaPromise::make(kind, len)?;
-        let mut notes = Vec::new();
+        check_size(len).map_err(|left| refusal(kind, len, &left))?;
+        let (growth, mut notes) = (Growth::default(), Vec::new());
         let base = if len == 0 { NonNull::dangling() } else { system::map(kind, len, &mut notes)? };
         assert!(base.as_ptr().addr() % PAGE as usize == 0 || len == 0, "aligned to pages");
-        Ok(Plain { base, len, promise, notes })
+        Ok(Plain { base, len, growth, notes })
     }
 
     pub(crate) fn notes(&self) -> &[String] {
@@ -42,11 +44,48 @@ impl Plain {
     /// checked that they are in range.
     pub(crate) fn at(&self, offset: u64, len: u64) -> NonNull<u8> {
         assert!(offset <= self.len && len <= self.len - offset, "checked by the table");
-        self.promise.kept_up_to(offset + len);
         // SAFETY: the range lies in the buffer, as just asserted; the address of its end is
         // allowed too.
         unsafe { self.base.add(offset as usize) }
     }
+
+    /// Takes the memory of the first `end` bytes, which are about to be written.
+    pub(crate) fn grow(&self, end: u64) -> Result<(), MemoryLeft> {
+        self.growth.reach(end, self)
+    }
+
+    /// Takes all memory.
+    pub(crate) fn fill(&self) -> Result<(), MemoryLeft> {
+        self.growth.fill(self)
+    }
+
+    /// Bytes from the start whose memory was taken.
+    pub(crate) fn grown(&self) -> u64 {
+        self.growth.reached()
+    }
+}
+
+impl Pages for Plain {
+    fn capacity(&self) -> u64 {
+        self.len
+    }
+
+    fn present(&self) -> u64 {
+        0
+    }
+
+    fn touch(&self, range: Range<u64>) -> io::Result<()> {
+        let len = range.end - range.start;
+        // SAFETY: the range lies in the mapping.
+        unsafe { system::touch(self.at(range.start, len), len as usize) }
+    }
+}
+
+/// The error for memory that the machine does not have at all.
+fn refusal(kind: TierKind, len: u64, left: &MemoryLeft) -> TierError {
+    TierError::new(Failure::NoSpace, "reserve", format!("{kind} memory"), left.refusal(len))
+        .with_progress(len, 0)
+        .with_advice(left.advice(&kind.to_string()))
 }
 
 impl Drop for Plain {
@@ -142,6 +181,13 @@ mod system {
     }
 
     /// # Safety
+    /// The bytes lie in a mapping of `map`, and `place` begins a page.
+    pub(super) unsafe fn touch(place: NonNull<u8>, len: usize) -> std::io::Result<()> {
+        // SAFETY: by this function's contract.
+        unsafe { unspool_cuda::populate(place.as_ptr(), len) }
+    }
+
+    /// # Safety
     /// `base` and `len` are from `map`, and no address in the mapping is used any more.
     pub(super) unsafe fn unmap(base: NonNull<u8>, len: u64) {
         let whole = (len as usize).next_multiple_of(super::PAGE as usize);
@@ -176,6 +222,12 @@ mod system {
     }
 
     /// # Safety
+    /// None: the heap is there.
+    pub(super) unsafe fn touch(_: NonNull<u8>, _: usize) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    /// # Safety
     /// `base` and `len` are from `map`, and no address in the buffer is used any more.
     pub(super) unsafe fn unmap(base: NonNull<u8>, len: u64) {
         // SAFETY: by this function's contract.
@@ -187,14 +239,24 @@ mod system {
 mod tests {
     use std::error::Error;
 
-    use unspool_core::TierKind;
+    use super::*;
+
+    #[test]
+    fn more_than_the_machine_has_is_refused_with_the_numbers_and_the_option() {
+        let error = Plain::reserve(TierKind::Host, 1 << 60).unwrap_err();
+        assert_eq!(error.kind(), Failure::NoSpace);
+        let text = error.to_string();
+        for part in ["host memory", "1 EiB were asked for", "in all", "option `host`"] {
+            assert!(text.contains(part), "{part} is not in: {text}");
+        }
+    }
 
     #[test]
     fn memory_that_the_system_refuses_is_named_with_the_number_of_that_refusal() {
         // Another number of an earlier failure.
         assert!(std::fs::File::open("/nonexistent").is_err());
         for len in [1 << 60, u64::MAX] {
-            let error = super::system::map(TierKind::Host, len, &mut Vec::new()).unwrap_err();
+            let error = system::map(TierKind::Host, len, &mut Vec::new()).unwrap_err();
             let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
             let number = cause.and_then(std::io::Error::raw_os_error);
             assert_eq!(number, Some(libc::ENOMEM), "{error}");

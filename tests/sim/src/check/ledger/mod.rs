@@ -144,6 +144,18 @@ impl Ledger {
         self.ends[usize::from(tier.0)] = end_of(config);
     }
 
+    /// An arena has bytes up to `capacity` again, unless a copy was on its way to bytes that it had
+    /// lost.
+    pub fn grow(&mut self, tier: TierId, capacity: u64) {
+        let index = usize::from(tier.0);
+        let end = self.ends[index];
+        let ends = |held: Holding| held.offset.saturating_add(held.size);
+        let mut holdings = self.books.values().filter_map(|books| books.holdings[index]);
+        if !self.is_lost(tier) && !holdings.any(|held| ends(held) > end) {
+            self.shrink(tier, capacity);
+        }
+    }
+
     /// Whether an empty tier can hold a payload.
     #[must_use]
     pub fn can_hold(&self, tier: usize, bytes: u64) -> bool {
