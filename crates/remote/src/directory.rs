@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use unspool_core::Failure;
 use unspool_tiers::TierError;
 
 use crate::fault;
@@ -67,6 +68,27 @@ impl Directory {
         Ok(())
     }
 
+    /// Refuses an operation below a link, which may lead anywhere.
+    fn check_folders(&self, operation: &'static str, folder: &str) -> Result<(), TierError> {
+        self.check(operation, folder)?;
+        let ends = folder.match_indices('/').map(|(end, _)| end).chain([folder.len()]);
+        for part in ends.map(|end| &folder[..end]).filter(|part| !part.is_empty()) {
+            let found = fs::symlink_metadata(self.path.join(part));
+            if found.is_ok_and(|found| found.is_symlink()) {
+                let reason = "it is a link, and links are not followed";
+                let error =
+                    TierError::new(Failure::Permanent, operation, self.locate(part), reason);
+                return Err(error.with_advice("Put a directory in its place."));
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`check_folders`](Self::check_folders), for the folders of an object.
+    fn check_object(&self, operation: &'static str, name: &str) -> Result<(), TierError> {
+        self.check_folders(operation, name.rsplit_once('/').map_or("", |(folder, _)| folder))
+    }
+
     /// Makes the folders of a file that are not there, and removes what nobody will finish there.
     fn make_folders(&self, folder: &Path) -> io::Result<()> {
         if folder.is_dir() {
@@ -120,9 +142,12 @@ impl Directory {
         range: Range<u64>,
         take: &mut dyn FnMut(&[u8]) -> Result<(), TierError>,
     ) -> Result<(), Stop> {
-        let file = File::open(self.path.join(name))?;
-        if file.metadata()?.len() != size {
-            return Err(fault::damaged("get", self.locate(name), "its length has changed").into());
+        let path = self.path.join(name);
+        let (file, named) = (File::open(&path)?, fs::symlink_metadata(&path)?);
+        let opened = file.metadata()?;
+        let is_same = (opened.dev(), opened.ino()) == (named.dev(), named.ino());
+        if !is_same || opened.len() != size {
+            return Err(fault::damaged("get", self.locate(name), "it has changed").into());
         }
         let mut at = range.start;
         let longest = (range.end - range.start).min(PIECE as u64) as usize;
@@ -176,11 +201,12 @@ impl Place for Directory {
         whole: &mut Whole<'_>,
         _journal: Option<&Path>,
     ) -> Result<(), TierError> {
+        self.check_object("put", name)?;
         self.put_file(name, whole).map_err(|stop| self.failed("put", name, stop))
     }
 
     fn size(&self, name: &str) -> Result<u64, TierError> {
-        self.check("get", name)?;
+        self.check_object("get", name)?;
         let found = fs::symlink_metadata(self.path.join(name)).and_then(|found| {
             let irregular = || io::Error::new(io::ErrorKind::InvalidData, "it is not a file");
             if found.is_file() { Ok(found.len()) } else { Err(irregular()) }
@@ -195,11 +221,12 @@ impl Place for Directory {
         range: Range<u64>,
         take: &mut dyn FnMut(&[u8]) -> Result<(), TierError>,
     ) -> Result<(), TierError> {
+        self.check_object("get", name)?;
         self.read_file(name, size, range, take).map_err(|stop| self.failed("get", name, stop))
     }
 
     fn list(&self, folder: &str) -> Result<Vec<(String, u64)>, TierError> {
-        self.check("list", folder)?;
+        self.check_folders("list", folder)?;
         let mut found = Vec::new();
         let listed = gone(self.collect(&self.path.join(folder), folder, &mut found));
         listed.map_err(|cause| self.failed("list", folder, cause.into()))?;
@@ -207,7 +234,7 @@ impl Place for Directory {
     }
 
     fn delete(&self, name: &str) -> Result<(), TierError> {
-        self.check("delete", name)?;
+        self.check_object("delete", name)?;
         let path = self.path.join(name);
         let removed = match fs::remove_file(&path) {
             Ok(()) => sync(path.parent().unwrap_or(&self.path)),

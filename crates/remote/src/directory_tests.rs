@@ -125,6 +125,37 @@ fn links_are_not_objects() {
 }
 
 #[test]
+fn a_folder_that_is_a_link_is_refused_and_nothing_behind_it_is_touched() {
+    let scratch = Scratch::new();
+    let remote = remote(&scratch);
+    let elsewhere = scratch.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("x"), "mine").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, scratch.path().join("remote/rank-0")).unwrap();
+    let refused = [
+        remote.put("rank-0/x", &Parts::of(&[b"x"]), None).unwrap_err(),
+        remote.put("rank-0/below/x", &Parts::of(&[b"x"]), None).unwrap_err(),
+        remote.get("rank-0/x").unwrap_err(),
+        remote.delete("rank-0/x").unwrap_err(),
+        remote.list("rank-0").unwrap_err(),
+        remote.list("rank-0/below").unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(error.kind(), Failure::Permanent, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("remote/rank-0") && text.contains("it is a link"), "{text}");
+    }
+    assert_eq!(fs::read(elsewhere.join("x")).unwrap(), b"mine");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+    // The place itself may be one: it was named by who opens it.
+    std::os::unix::fs::symlink(scratch.path().join("remote"), scratch.path().join("here")).unwrap();
+    let path = scratch.path().join("here");
+    let linked = Remote::open(path.to_str().unwrap(), &Options::default()).unwrap();
+    put(&linked, "rank-1/x", b"x");
+    assert_eq!(remote.get("rank-1/x").unwrap(), b"x");
+}
+
+#[test]
 fn only_the_last_part_of_a_path_is_made() {
     let scratch = Scratch::new();
     let path = scratch.path().join("a/b");

@@ -48,12 +48,26 @@ pub(crate) fn of_settings(place: String, cause: &Error, secrets: &[String]) -> T
 
 /// The error of a store.
 pub(crate) fn of_store(operation: &'static str, place: String, cause: &Error) -> TierError {
-    let (failure, reason, advice) = meaning(cause);
+    let (failure, reason, advice) = meaning(operation, cause);
     TierError::new(failure, operation, place, reason).with_advice(advice)
 }
 
-fn meaning(cause: &Error) -> (Failure, String, &'static str) {
+/// The codes of stores for a bucket that does not exist.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+
+fn meaning(operation: &str, cause: &Error) -> (Failure, String, &'static str) {
     let root = root(cause);
+    let is_missing = matches!(cause, Error::NotFound { .. }) || status_of(&root) == Some(404);
+    // A list needs no object: what can be missing is the bucket.
+    if is_missing && (operation == "list" || NO_BUCKET.iter().any(|code| root.contains(code))) {
+        let reason = format!("the bucket does not exist{}", code_of(&root));
+        return (Failure::Permanent, reason, "Check its name, or make it: no bucket is made here.");
+    }
+    if let Some(name) = odd_name(cause) {
+        let reason = format!("it has an object that no client can name: {name}");
+        let advice = "Remove that object, or give this run a prefix of its own.";
+        return (Failure::Permanent, reason, advice);
+    }
     match cause {
         Error::NotFound { .. } => (
             Failure::Missing,
@@ -102,6 +116,18 @@ fn unnamed(cause: &Error, root: &str) -> (Failure, String, &'static str) {
 fn full(root: &str) -> (Failure, String, &'static str) {
     let reason = format!("the store has no room{}", code_of(root));
     (Failure::NoSpace, reason, "Free space there, or raise the quota.")
+}
+
+/// What is wrong with the name of an object that is listed, such as `p//x`.
+fn odd_name(cause: &Error) -> Option<String> {
+    let mut next: Option<&dyn std::error::Error> = Some(cause);
+    while let Some(error) = next {
+        if let Some(odd) = error.downcast_ref::<object_store::path::Error>() {
+            return Some(odd.to_string());
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// The kind of a failure of the connection.
@@ -187,6 +213,23 @@ mod tests {
         let error = of_store("get", "s3://b/x".into(), &generic(odd));
         assert_eq!(error.kind(), Failure::Io);
         assert!(!error.to_string().contains("AKIA") && error.to_string().contains("500"));
+    }
+
+    #[test]
+    fn a_missing_bucket_and_an_object_with_an_odd_name_are_told_apart_from_a_network() {
+        let body = "Server returned non-2xx status code: 404 Not Found: <Code>NoSuchBucket</Code>";
+        for operation in ["list", "put", "get"] {
+            let error = of_store(operation, "s3://b".into(), &generic(body));
+            assert_eq!(error.kind(), Failure::Permanent);
+            let text = error.to_string();
+            assert!(text.contains("the bucket does not exist (NoSuchBucket)"), "{text}");
+            assert!(!text.contains("network"), "{text}");
+        }
+        let path = object_store::path::Path::parse("p//x").unwrap_err();
+        let error = of_store("list", "s3://b".into(), &Error::from(path));
+        assert_eq!(error.kind(), Failure::Permanent);
+        let text = error.to_string();
+        assert!(text.contains("p//x") && text.contains("Remove that object"), "{text}");
     }
 
     #[test]

@@ -311,3 +311,20 @@ fn a_server_that_is_not_there_is_told_without_secrets() {
     assert!(error.contains("cannot be reached") && error.contains("refused"), "{error}");
     assert!(!error.contains("secret"), "{error}");
 }
+
+#[test]
+fn what_keeps_a_place_from_being_listed_is_named() {
+    let server = ObjectServer::start();
+    let remote = open(&server);
+    put(&remote, "a/x", b"x", None).unwrap();
+    server.wrong("list", Wrong::Status(404), 1);
+    let text = remote.list("").unwrap_err().to_string();
+    assert!(text.contains("the bucket does not exist"), "{text}");
+    let odd = "bucket/some/prefix/p//x".to_owned();
+    server.change(|objects| assert!(objects.insert(odd, vec![1]).is_none()));
+    let error = remote.list("").unwrap_err();
+    assert_eq!(error.kind(), Failure::Permanent);
+    let text = error.to_string();
+    assert!(text.contains("p//x") && text.contains("Remove that object"), "{text}");
+    assert_eq!(remote.list("a").unwrap().len(), 1);
+}
