@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool._unspool import jax_forget, jax_loop
+from unspool._unspool import jax_forget, jax_loop, jax_tidied_by
 
 from fake_gpu import Driver
 from xla_calls import Extension, Failed, Frame, Metadata, Version, Xla, sized, token
@@ -28,6 +28,14 @@ def spool(driver: Driver) -> Iterator[unspool.Spool]:
         device="4KiB", host="32MiB", on="cuda", debug=unspool.Debug(check_order=True)
     ) as opened:
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def nobody_asks() -> Iterator[None]:
+    """The tokens here are no arrays of JAX, which is asked where it is imported."""
+    asked = jax_tidied_by(None)
+    yield
+    jax_tidied_by(asked)
 
 
 class Program:

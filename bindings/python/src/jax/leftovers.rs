@@ -5,6 +5,7 @@
 //! ask (`jax_tidied_by`).
 
 use std::collections::HashSet;
+use std::mem;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -42,10 +43,11 @@ fn ask(py: Python<'_>, of_python: bool, run: Option<i64>) -> PyResult<()> {
     asked.map_or(Ok(()), |asked| asked.call1(py, (of_python, run)).map(drop))
 }
 
-/// Says whom to ask, or that nobody is asked.
+/// Says whom to ask, or that nobody is asked; who was asked before.
 #[pyfunction]
-pub fn jax_tidied_by(asked: Option<Py<PyAny>>) {
-    *ASKED.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+#[pyo3(signature = (asked))]
+pub fn jax_tidied_by(asked: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
+    mem::replace(&mut *ASKED.lock().unwrap_or_else(PoisonError::into_inner), asked)
 }
 
 /// Gives up the histories that `histories::tidy` says.

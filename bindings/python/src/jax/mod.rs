@@ -33,6 +33,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(jax_forget, m)?)?;
     m.add_function(wrap_pyfunction!(leftovers::jax_tidied_by, m)?)?;
     m.add_function(wrap_pyfunction!(leftovers::jax_tidy, m)?)?;
+    m.add_function(wrap_pyfunction!(jax_give_up, m)?)?;
     m.add_function(wrap_pyfunction!(jax_drop, m)?)
 }
 
@@ -74,6 +75,15 @@ pub fn jax_forget(py: Python<'_>, spool: Option<Bound<'_, Spool>>) -> PyResult<u
 pub fn jax_drop(py: Python<'_>, number: u64) -> PyResult<()> {
     guarded(py, || {
         py.detach(|| histories::drop_kept(number));
+        Ok(())
+    })
+}
+
+/// Discards what one pass has saved or was to read, by the number in its token: it has failed.
+#[pyfunction]
+pub fn jax_give_up(py: Python<'_>, number: u64) -> PyResult<()> {
+    guarded(py, || {
+        py.detach(|| histories::give_up(number));
         Ok(())
     })
 }

@@ -247,8 +247,8 @@ def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
     return differentiable(
         run,
         steps.parts,
-        lambda parts, groups: _forwards(steps, states, *groups),
-        lambda parts, kept, given: _backwards(steps, states, parts, kept, given),
+        states.whole(lambda parts, groups: _forwards(steps, states, *groups)),
+        states.whole(lambda parts, kept, given: _backwards(steps, states, parts, kept, given)),
     )
 
 

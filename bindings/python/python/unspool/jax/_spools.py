@@ -11,10 +11,10 @@ from typing import Any
 import jax
 from unspool import Spool
 from unspool._plan.sizes import bytes_of
-from unspool._unspool import jax_drop, jax_forget, jax_loop, jax_may_join
+from unspool._unspool import jax_drop, jax_forget, jax_give_up, jax_loop, jax_may_join
 from unspool.errors import OptionError
 
-__all__ = ["Loop", "forget", "loop_of", "tie"]
+__all__ = ["Loop", "forget", "give_up", "loop_of", "tie"]
 
 #: The most bytes of several states that are saved together. Each state is copied once more for it:
 #: on the host that is worth a call only while they stay in a processor's cache.
@@ -120,11 +120,22 @@ def _places(backend: str) -> list[str]:
 def tie(token: Any) -> None:
     """Discards a history when nothing refers to its token, a residual, any more. That is known only
     outside of compiled programs, where residuals are arrays and not tracers."""
-    if not isinstance(token, jax.core.Tracer):
+    if _is_array(token):
         # Another array with the same number: the token itself would be kept alive.
-        weakref.finalize(token, _drop, token + 0).atexit = False
+        weakref.finalize(token, lambda other: jax_drop(_number(other)), token + 0).atexit = False
 
 
-def _drop(token: Any) -> None:
+def give_up(token: Any) -> None:
+    """Discards the history of a pass that has failed, outside of compiled programs."""
+    if _is_array(token):
+        jax_give_up(_number(token))
+
+
+def _is_array(token: Any) -> bool:
+    """Whether a token has a value, as it has outside of compiled programs."""
+    return isinstance(token, jax.Array) and not isinstance(token, jax.core.Tracer)
+
+
+def _number(token: Any) -> int:
     low, high = token.tolist()
-    jax_drop(low | high << 32)
+    return int(low | high << 32)

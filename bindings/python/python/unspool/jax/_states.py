@@ -11,7 +11,7 @@ import jax
 from . import _calls
 from ._closures import Halves, plain
 from ._perturbed import Parts, divided, joined
-from ._spools import Loop, tie
+from ._spools import Loop, give_up, tie
 
 __all__ = ["States", "pulled"]
 
@@ -32,14 +32,30 @@ class States:
 
     def __init__(self, loop: Loop, leaves: Sequence[Any]) -> None:
         self._names = {"loop": loop.number, "site": next(_sites)}
+        self._token: Any = None
         self._shapes = [plain(leaf).shape for leaf in leaves]
         bytes_of_one = sum(plain(leaf).nbytes for leaf in leaves)
         self.most = max(min(loop.together // max(bytes_of_one, 1), MOST), 1)
         self._keys = [None if plain(leaf) is leaf else jax.random.key_impl(leaf) for leaf in leaves]
 
+    def whole(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """A pass, which leaves nothing when it raises outside of compiled programs."""
+
+        def guarded(*given: Any) -> Any:
+            try:
+                return work(*given)
+            except BaseException:
+                give_up(self._token)
+                raise
+            finally:
+                self._token = None
+
+        return guarded
+
     def begin(self, leaves: Sequence[Any]) -> Any:
         """A token, for a loop that begins with these leaves."""
-        return _calls.begin([plain(leaf) for leaf in leaves], **self._names)
+        self._token = _calls.begin([plain(leaf) for leaf in leaves], **self._names)
+        return self._token
 
     def save(self, token: Any, block: Sequence[Any]) -> Any:
         """Saves states, unless they have no arrays; the token after that."""
@@ -57,7 +73,8 @@ class States:
 
     def rewind(self, token: Any) -> Any:
         """Begins a backward pass; the token after that."""
-        return _calls.rewind(token, **self._names)
+        self._token = _calls.rewind(token, **self._names)
+        return self._token
 
     def restore(self, token: Any, templates: Sequence[Any], count: int) -> tuple[Any, list[Any]]:
         """The block of `count` states before the one that was restored last; the token after that,

@@ -143,8 +143,8 @@ def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
     return differentiable(
         lambda consts, carry, of_cond: steps.run(consts, carry, of_cond, _none())[0],
         steps.parts,
-        lambda parts, groups: _forwards(steps, states, parts, *groups),
-        lambda parts, kept, given: _backwards(steps, states, parts, kept, given),
+        states.whole(lambda parts, groups: _forwards(steps, states, parts, *groups)),
+        states.whole(lambda parts, kept, given: _backwards(steps, states, parts, kept, given)),
     )
 
 
