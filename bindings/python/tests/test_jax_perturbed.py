@@ -12,6 +12,7 @@ import pytest
 import unspool
 
 jax = pytest.importorskip("jax", "0.10")
+import jax.experimental  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import unspool.jax as loops  # noqa: E402
 from unspool.errors import OptionError  # noqa: E402
@@ -190,7 +191,7 @@ def test_a_callback_is_called_as_often_as_in_jax_where_its_value_is_not_needed_a
 
     def count(scan: Any) -> int:
         loss = lambda w: scan(partial(step, w), (0.0, START), None, 9)[0][1].sum()  # noqa: E731
-        taken = jax.jit(jax.grad(loss))
+        taken = jax.jit(jax.value_and_grad(loss))
         jax.block_until_ready(taken(WEIGHT))
         calls.clear()
         jax.block_until_ready(taken(WEIGHT))
@@ -286,3 +287,54 @@ def test_tangents_are_refused(spool: unspool.Spool, forwards: Any) -> None:
     ):
         with pytest.raises((OptionError, TypeError), match="forward-mode"):
             forwards(loop)(1.5)
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_effects_of_a_step_happen_once(spool: unspool.Spool, every: int) -> None:
+    seen: list[float] = []
+    note = partial(jax.debug.callback, lambda x: seen.append(float(x)))
+
+    def within(clock: Any) -> Any:
+        """In a step, and in a loop, a branch and a function in it."""
+        note(clock)
+        inner = jax.lax.scan(lambda c, _: (note(c), (c, None))[1], clock, None, 2)[0]
+        inner += jax.lax.cond(clock > 3, lambda: (note(clock), 1.0)[1], lambda: 1.0)
+        return jax.jit(lambda c: (note(c), c)[1])(inner)
+
+    def count(scan: Any) -> tuple[list[float], Any]:
+        def loss(w: Any) -> Any:
+            step = lambda c, _: ((c[0] + 1, c[1] * w * within(c[0])), None)  # noqa: E731
+            return scan(step, (0.0, START), None, 9)[0][1].sum()
+
+        seen.clear()
+        found = jax.block_until_ready(jax.jit(jax.value_and_grad(loss))(0.9))
+        jax.effects_barrier()
+        return sorted(seen), found
+
+    (ours, found), (theirs, expected) = (
+        count(partial(loops.scan, spool=spool, every=every)),
+        count(jax.lax.scan),
+    )
+    assert ours == theirs and close(found, expected)
+
+
+def test_a_step_that_reads_what_would_differ_is_refused(spool: unspool.Spool) -> None:
+    drawn = iter(range(10**6))
+    draw = lambda: np.float32(next(drawn))  # noqa: E731
+
+    def step(w: Any, u: Any) -> Any:
+        return u * w * jax.experimental.io_callback(draw, SCALAR)
+
+    def scanned(w: Any) -> Any:
+        return loops.scan(lambda u, _: (step(w, u), None), START, None, 5, spool=spool)[0].sum()
+
+    def until(w: Any) -> Any:
+        return loops.while_loop(
+            lambda c: c[0] < 5, lambda c: (c[0] + 1, step(w, c[1])), (0, START), spool=spool
+        )[1].sum()
+
+    for loss in (scanned, until):
+        for taken in (jax.jit(jax.grad(loss)), jax.grad(loss)):
+            with pytest.raises(OptionError, match=r"io_callback.*jax\.pure_callback"):
+                taken(WEIGHT)
+        assert spool.stats().saves == 0

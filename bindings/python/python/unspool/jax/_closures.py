@@ -3,6 +3,7 @@ arrays beside what is none."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from unspool.errors import OptionError
 
 __all__ = ["Carry", "Function", "Halves", "axes_of", "is_float", "plain"]
+
+#: Operations that only have an effect, where they return nothing.
+EFFECTS = {"debug_callback", "debug_print", "io_callback"}
+#: Where JAX has their effects.
+CALLBACKS = {"jax._src.callback", "jax._src.debugging"}
 
 
 def is_float(leaf: Any) -> bool:
@@ -50,6 +56,19 @@ class Function:
         self._fixed = [None if isinstance(c, jax.core.Tracer) else c for c in closed.consts]
         self.consts: list[Any] = [c for c in closed.consts if isinstance(c, jax.core.Tracer)]
 
+    def again(self) -> Function:
+        """The function for when it is computed again: what only has an effect, such as
+        `jax.debug.print`, is left out.
+
+        Raises:
+            OptionError: it calls `jax.experimental.io_callback` and reads what that returns.
+        """
+        if not self._jaxpr.effects:
+            return self
+        other = copy.copy(self)
+        other._jaxpr = _quiet(self._jaxpr)
+        return other
+
     def __call__(self, consts: Sequence[Any], *leaves: Any) -> list[Any]:
         """The leaves of the result."""
         given = iter(consts)
@@ -60,6 +79,35 @@ class Function:
             leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf, aval.dtype)
             for leaf, aval in zip(found, self.avals, strict=True)
         ]
+
+
+def _quiet(jaxpr: Jaxpr) -> Jaxpr:
+    """Without callbacks that return nothing."""
+    kept = [eqn for eqn in jaxpr.eqns if eqn.outvars or eqn.primitive.name not in EFFECTS]
+    if any(eqn.primitive.name == "io_callback" for eqn in kept):
+        raise OptionError(
+            "unspool.jax: a step reads what jax.experimental.io_callback returns. A gradient "
+            "computes the step again, in which the callback could return something else: call it "
+            "before the loop, or use jax.pure_callback, or jax.lax.scan."
+        )
+    eqns = [eqn.replace(params=_inner(eqn.params), effects=_others(eqn.effects)) for eqn in kept]
+    return jaxpr.replace(eqns=eqns, effects=_others(jaxpr.effects))
+
+
+def _inner(value: Any) -> Any:
+    """A parameter of an operation, with the functions that it holds made quiet."""
+    if isinstance(value, dict):
+        return {name: _inner(each) for name, each in value.items()}
+    if isinstance(value, list | tuple) and any(isinstance(x, Jaxpr | ClosedJaxpr) for x in value):
+        return type(value)(map(_inner, value))
+    if isinstance(value, ClosedJaxpr):
+        return value.replace(jaxpr=_quiet(value.jaxpr))
+    return _quiet(value) if isinstance(value, Jaxpr) else value
+
+
+def _others(effects: Any) -> Any:
+    """Effects besides those of callbacks."""
+    return {each for each in effects if type(each).__module__ not in CALLBACKS}
 
 
 @dataclass(frozen=True)

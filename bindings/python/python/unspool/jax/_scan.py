@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -144,6 +145,12 @@ class _Steps:
         count = len(self.carry.leaves)
         return list(found[:count]), list(found[count:])
 
+    def again(self) -> _Steps:
+        """The loop, whose steps are computed again for their gradients."""
+        other = copy.copy(self)
+        other.step = self.step.again()
+        return other
+
     def parts(self, groups: Any, flags: Flags) -> Parts:
         """What a gradient goes through, of leaves of which some have tangents."""
 
@@ -248,12 +255,15 @@ def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
         run,
         steps.parts,
         states.whole(lambda parts, groups: _forwards(steps, states, *groups)),
-        states.whole(lambda parts, kept, given: _backwards(steps, states, parts, kept, given)),
+        states.whole(
+            lambda parts, kept, given: _backwards(steps.again(), states, parts, kept, given)
+        ),
     )
 
 
 def _forwards(steps: _Steps, states: States, consts: Any, carry: Any, xs: Any) -> Any:
     """The loop, with its states saved, and what the backward pass needs besides them."""
+    steps.again()  # What cannot be is refused before anything is saved.
 
     def segment(carry: Any, x: Any, _: Any, length: int) -> Any:
         before = [leaf[None] for leaf in carry]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -108,6 +109,12 @@ class _Steps:
         (found,) = self.cond(of_cond, *carry)
         return found if self.max_steps is None else found & (taken < self.max_steps)
 
+    def again(self) -> _Steps:
+        """The loop, whose steps are computed again for their gradients."""
+        other = copy.copy(self)
+        other.step = self.step.again()
+        return other
+
     def parts(self, groups: Any, flags: Flags) -> Parts:
         """What a gradient goes through, of leaves of which some have tangents. None goes through
         what `cond` reads."""
@@ -144,7 +151,9 @@ def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
         lambda consts, carry, of_cond: steps.run(consts, carry, of_cond, _none())[0],
         steps.parts,
         states.whole(lambda parts, groups: _forwards(steps, states, parts, *groups)),
-        states.whole(lambda parts, kept, given: _backwards(steps, states, parts, kept, given)),
+        states.whole(
+            lambda parts, kept, given: _backwards(steps.again(), states, parts, kept, given)
+        ),
     )
 
 
@@ -175,6 +184,7 @@ def _forwards(
 ) -> Any:
     """The loop, with its states saved, and what the backward pass needs besides them."""
     _refuse_uneven(steps, parts, consts, carry, of_cond)
+    steps.again()  # What cannot be is refused before anything is saved.
     size = _size(steps, states)
 
     def another(at: Any) -> Any:
