@@ -49,3 +49,73 @@ def test_gradients_are_those_of_the_recursive_adjoint(saveat: Any) -> None:
 def test_its_own_adjoint_refuses_an_unknown_number_of_steps() -> None:
     with pytest.raises(Exception, match="max_steps=None"):
         gradients(diffrax.RecursiveCheckpointAdjoint(), ONLY_LAST, None)
+
+
+def stochastic(adjoint: Any, levy_area: Any, solver: Any) -> Any:
+    """Geometric Brownian motion, and its gradients."""
+
+    def loss(y: Any, a: Any) -> Any:
+        tree = diffrax.VirtualBrownianTree(
+            0.0, 1.0, tol=1e-3, shape=(), key=jax.random.key(1), levy_area=levy_area
+        )
+        noise = diffrax.ControlTerm(lambda t, y, a: 0.3 * a * y, tree)
+        terms = diffrax.MultiTerm(diffrax.ODETerm(lambda t, y, a: -a * y), noise)
+        options = {"args": a, "adjoint": adjoint, "max_steps": 64}
+        return (diffrax.diffeqsolve(terms, solver, 0.0, 1.0, 0.1, y, **options).ys ** 2).sum()
+
+    return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(jnp.float32(1.0), jnp.float32(1.2))
+
+
+@pytest.mark.parametrize(
+    ("solver", "levy_area"),
+    [
+        (diffrax.Heun(), diffrax.BrownianIncrement),
+        (diffrax.SPaRK(), diffrax.SpaceTimeLevyArea),
+    ],
+    ids=["heun", "spark"],
+)
+def test_stochastic_equations_have_gradients(solver: Any, levy_area: Any) -> None:
+    expected = stochastic(diffrax.RecursiveCheckpointAdjoint(), levy_area, solver)
+    with unspool.Spool(host="16MiB") as spool:
+        found = stochastic(SpoolAdjoint(spool, every=2), levy_area, solver)
+        for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            assert jnp.allclose(one, other, rtol=1e-4)
+        assert len(spool) == 0
+
+
+def test_a_progress_meter_writes_what_it_writes_for_others(capfd: Any) -> None:
+    def written(adjoint: Any) -> tuple[Any, str]:
+        def loss(y: Any) -> Any:
+            term = diffrax.ODETerm(lambda t, y, a: -y)
+            options = {"adjoint": adjoint, "progress_meter": diffrax.TextProgressMeter()}
+            return diffrax.diffeqsolve(
+                term, diffrax.Euler(), 0.0, 1.0, 0.1, y, max_steps=64, **options
+            ).ys.sum()
+
+        found = jax.block_until_ready(jax.jit(jax.value_and_grad(loss))(jnp.ones(2)))
+        jax.effects_barrier()
+        return found, capfd.readouterr().out
+
+    expected, lines = written(diffrax.RecursiveCheckpointAdjoint())
+    with unspool.Spool(host="16MiB") as spool:
+        found, ours = written(SpoolAdjoint(spool))
+        assert ours == lines and "100.00%" in ours
+        assert jnp.allclose(found[1], expected[1], rtol=1e-5)
+
+
+def test_a_solve_that_fails_leaves_nothing() -> None:
+    with unspool.Spool(host="16MiB") as spool:
+
+        def loss(a: Any) -> Any:
+            term = diffrax.ODETerm(lambda t, y, a: -a * y)
+            options = {"args": a, "adjoint": SpoolAdjoint(spool), "max_steps": 3}
+            found = diffrax.diffeqsolve(
+                term, diffrax.Euler(), 0.0, 1.0, 0.1, jnp.ones(3), **options
+            )
+            return (found.ys**2).sum()
+
+        taken = jax.jit(jax.grad(loss))
+        for _ in range(3):
+            with pytest.raises(Exception, match="maximum number of solver steps"):
+                jax.block_until_ready(taken(0.7))
+            assert len(spool) == 0
