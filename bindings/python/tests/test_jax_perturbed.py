@@ -12,9 +12,9 @@ import pytest
 import unspool
 
 jax = pytest.importorskip("jax", "0.10")
-import jax.experimental  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import unspool.jax as loops  # noqa: E402
+from jax.experimental import io_callback  # noqa: E402
 from unspool.errors import OptionError  # noqa: E402
 
 from jax_programs import ROWS, START, WEIGHT, close  # noqa: E402
@@ -323,7 +323,7 @@ def test_a_step_that_reads_what_would_differ_is_refused(spool: unspool.Spool) ->
     draw = lambda: np.float32(next(drawn))  # noqa: E731
 
     def step(w: Any, u: Any) -> Any:
-        return u * w * jax.experimental.io_callback(draw, SCALAR)
+        return u * w * io_callback(draw, SCALAR)
 
     def scanned(w: Any) -> Any:
         return loops.scan(lambda u, _: (step(w, u), None), START, None, 5, spool=spool)[0].sum()
