@@ -52,7 +52,9 @@ use crate::{call, codecs, live, load, many, options, stats};
 ///     disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
 ///         At least one of the three is needed. Sizes are integers in bytes, or text with a unit:
 ///         `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000. For `device` and `host`,
-///         `"auto"` takes a share of what is free; `repr` and `stats` say how much that was.
+///         `"auto"` takes a share of what is free; `repr` and `stats` say how much that was. Main
+///         memory is taken when it is needed, so its size is an upper limit: where the machine has
+///         no more left, the tier is as large as it is.
 ///     discard_after_restore: discard each checkpoint when it was restored and no further restore
 ///         of it is expected.
 ///     learn: announce restores as `expect` does, from what earlier iterations of a loop restored;
@@ -540,10 +542,12 @@ impl Spool {
         guarded(py, || detached(py, None, || self.spool().hold_prefetch()))
     }
 
-    /// Says that every memory tier will be used to its end: host memory for a GPU is then prepared
-    /// to its end in the background, and not only ahead of what is used by as much again.
+    /// Takes all main memory of the tiers now, and returns when it is there; host memory for a GPU
+    /// is registered in the background. Without this, memory is taken when it is first used, and
+    /// registered ahead of what is used by as much again.
     ///
     /// Raises:
+    ///     CapacityError: the machine has less left. What there was stays with the tiers.
     ///     ClosedError.
     fn prepare(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool().prepare()))

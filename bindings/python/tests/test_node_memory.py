@@ -1,87 +1,211 @@
-"""Processes of one node that open spools together: what one was promised, the others know."""
+"""Memory of a machine that several processes share: nothing is promised, and nobody is killed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import struct
 import subprocess
 import sys
-import tempfile
-import time
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import unspool
 
 PROGRAM = """
 import sys
-import numpy as np
 import unspool
 
-spool = unspool.Spool(host=sys.argv[1], on="cpu")
-tier = spool.stats().tiers[0]
-for version in range(int(sys.argv[2])):
-    spool.save(version, np.full(1 << 24, version, np.uint8))
-print(tier.capacity, flush=True)
-sys.stdin.read()
+with unspool.Spool(host=sys.argv[1], on="cpu") as spool:
+    print(spool.stats().tiers[0].capacity, flush=True)
+    sys.stdin.read()
+"""
+
+PRELUDE = """
+import os, sys, time
+import numpy as np, unspool
+MIB = 1 << 20
+
+def full(version, size=8 * MIB):
+    return np.full(size, version % 251, np.uint8)
+
+def fill(spool, most):
+    # Saves until it is refused, and returns how many were saved and the error.
+    for version in range(most):
+        try:
+            spool.save(version, full(version))
+        except unspool.errors.CapacityError as refusal:
+            return version, refusal
+    return most, None
+
+def check(spool, count):
+    for version in range(count):
+        assert (spool.load(version) == full(version)).all(), version
 """
 
 
-# Where each process says what it was promised.
-SHARED = Path("/dev/shm")
-ACCOUNTS = SHARED if SHARED.is_dir() else Path(tempfile.gettempdir())
-
-
 @contextmanager
-def rank(host: str, saves: int = 0, ranks: int = 1) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Another process with an open spool, and the size of its host tier."""
+def process(host: str, ranks: int = 1) -> Iterator[int]:
+    """Another process with an open spool; gives the size of its host tier."""
     environment = {**os.environ, "LOCAL_WORLD_SIZE": str(ranks)}
-    command = [sys.executable, "-c", PROGRAM, host, str(saves)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+    command, pipe = [sys.executable, "-c", PROGRAM, host], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as other:
+        assert other.stdout is not None and other.stdin is not None
         try:
-            assert process.stdout is not None
-            yield process, int(process.stdout.readline())
+            yield int(other.stdout.readline())
         finally:
-            process.kill()
+            other.stdin.close()
 
 
-def promised() -> int:
-    return unspool.doctor(measure=False, cuda=False).host.promised
+def total() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal"))
+
+
+def test_processes_that_open_large_spools_together_all_open() -> None:
+    half = f"{total() // 2}B"
+    with contextlib.ExitStack() as stack:
+        sizes = [stack.enter_context(process(half)) for _ in range(4)]
+        assert sizes == [total() // 2] * 4
+        with unspool.Spool(host="auto", device=half, on="cpu") as spool:
+            spool.save(0, np.arange(3))
+            assert (spool.load(0) == np.arange(3)).all()
 
 
 def test_processes_of_a_job_get_the_same_whatever_the_first_ones_have_taken() -> None:
     with contextlib.ExitStack() as stack:
-        sizes = [stack.enter_context(rank("auto", saves, 4))[1] for saves in (12, 0, 8, 0)]
-    # Other programs take and return memory meanwhile.
-    assert max(sizes) < 1.1 * min(sizes), sizes
+        sizes = {stack.enter_context(process("auto", 8)) for _ in range(3)}
+    assert len(sizes) == 1
+    assert 0 < sizes.pop() <= total() // 16
 
 
-def test_what_another_process_was_promised_is_not_promised_again() -> None:
-    with rank("1GiB", saves=4) as (process, _):
-        (account,) = ACCOUNTS.glob(f"unspool-memory-{process.pid}-*")
-        _, _, unwritten, written = struct.unpack("4Q", account.read_bytes())
-        # Other programs have promises as well, which come and go: so not more than at least.
-        counted = promised()
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert (1 << 30) - 5 * (1 << 24) < unwritten <= (1 << 30) - 4 * (1 << 24)
-    assert written >= 4 << 24
-    assert counted >= unwritten
-    promised()
-    assert not account.exists(), "what a killed process has left is removed by who reads it"
+def test_a_size_that_the_machine_does_not_have_is_refused_in_units_of_people() -> None:
+    with pytest.raises(unspool.errors.StorageError, match=r"1 PiB were asked for.* [GT]iB in all"):
+        unspool.Spool(host="1PiB", on="cpu")
 
 
-def test_more_than_is_left_beside_another_process_is_refused_with_the_figures() -> None:
-    free = unspool.doctor(measure=False, cuda=False).host.free
-    half = f"{free * 6 // 10}B"
-    with rank(half), pytest.raises(unspool.Error, match="promised to other arenas"):
-        unspool.Spool(host=half, on="cpu")
-    deadline = time.monotonic() + 20
-    while promised() > free // 10 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    unspool.Spool(host=half, on="cpu").close()
+@contextmanager
+def control_group(limit: int) -> Iterator[Path]:
+    """A control group whose processes have so much memory, where this user can make one."""
+    for root, name in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
+        group = Path("/sys/fs/cgroup", root, f"unspool-test-{os.getpid()}")
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            try:
+                (group / name).write_text(str(limit))
+            except OSError:
+                group.rmdir()
+                continue
+            try:
+                yield group
+            finally:
+                group.rmdir()
+            return
+    pytest.skip("this user cannot make a control group with a limit on memory")
+
+
+def limited(group: Path, program: str, *words: str) -> None:
+    """Runs a program in a control group; it is to end well, and not to be killed."""
+    move = f"open({str(group / 'cgroup.procs')!r}, 'w').write(str(__import__('os').getpid()))\n"
+    code = move + PRELUDE + textwrap.dedent(program)
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+def test_a_tier_that_cannot_grow_refuses_with_the_figures_and_loses_nothing() -> None:
+    with control_group(400 << 20) as group:
+        limited(
+            group,
+            """
+            with unspool.Spool(host="390MiB", on="cpu") as spool:
+                count, refusal = fill(spool, 48)
+                assert 10 < count < 48, (count, refusal)
+                for part in ("host tier has", "of the 390 MiB", "/sys/fs/cgroup/", "MiB left"):
+                    assert part in str(refusal), refusal
+                check(spool, count)
+                try:
+                    spool.prepare()
+                    raise AssertionError("there is too little memory")
+                except unspool.errors.CapacityError as error:
+                    assert "MiB left" in str(error), error
+            """,
+        )
+
+
+def test_what_finds_no_memory_goes_to_the_disk(tmp_path: Path) -> None:
+    with control_group(400 << 20) as group:
+        limited(
+            group,
+            """
+            for tiers in ({"host": "390MiB"}, {"device": "300MiB", "host": "300MiB"}):
+                with unspool.Spool(**tiers, disk=sys.argv[1], on="cpu") as spool:
+                    count, refusal = fill(spool, 80)
+                    assert refusal is None, refusal
+                    check(spool, count)
+            """,
+            str(tmp_path),
+        )
+
+
+def test_a_tier_grows_again_when_there_is_memory_again() -> None:
+    with control_group(400 << 20) as group:
+        limited(
+            group,
+            """
+            with unspool.Spool(host="300MiB", on="cpu") as spool:
+                other = np.ones(150 * MIB, np.uint8)
+                count, refusal = fill(spool, 36)
+                assert refusal is not None
+                del other
+                deadline = time.monotonic() + 60
+                while True:
+                    try:
+                        spool.save(count, full(count))
+                        break
+                    except unspool.errors.CapacityError as refusal:
+                        assert time.monotonic() < deadline, refusal
+                check(spool, count + 1)
+            """,
+        )
+
+
+def test_processes_that_grow_at_the_same_moment_take_no_more_than_there_is() -> None:
+    with control_group(700 << 20) as group:
+        limited(
+            group,
+            """
+            children = []
+            for _ in range(8):
+                if (child := os.fork()) == 0:
+                    with unspool.Spool(host="600MiB", on="cpu") as spool:
+                        count, refusal = fill(spool, 70)
+                        assert refusal is not None
+                        check(spool, count)
+                    os._exit(0)
+                children.append(child)
+            assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
+            """,
+        )
+
+
+@pytest.mark.parametrize(("increments", "times"), [(False, 2), (True, 3)])
+def test_the_host_tier_of_a_checkpointer_follows_its_state(
+    tmp_path: Path, increments: bool, times: int
+) -> None:
+    def size() -> int:
+        tiers = checkpoints.spool.stats().tiers
+        return next(tier.capacity for tier in tiers if tier.kind == "host")
+
+    with unspool.Checkpointer(tmp_path / "run", every=1, increments=increments) as checkpoints:
+        checkpoints.save(1, u=np.zeros(3))
+        assert size() == 64 << 20
+        state = np.zeros(40 << 20, np.uint8)
+        checkpoints.save(2, u=state)
+        assert times * state.nbytes <= size() <= times * state.nbytes + (1 << 20)
+        checkpoints.save(3, u=np.zeros(3))
+        assert size() > times * state.nbytes
+        assert checkpoints.load(2)["u"].nbytes == state.nbytes

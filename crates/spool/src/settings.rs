@@ -19,9 +19,6 @@ pub struct Settings {
     pub device: Option<u64>,
     /// Bytes of the host tier: an arena in main memory, pinned for the GPU if there is one.
     pub host: Option<u64>,
-    /// Whether the host tier is no larger than so many checkpoints of the largest size that was to
-    /// be saved so far, and 64 MiB. Default: it may take all of `host`.
-    pub host_checkpoints: Option<u32>,
     /// Which GPU, if any. Default: the current one, main memory without one.
     pub on: On,
     /// Whether a smaller device tier will do when the GPU has less memory free. Default: no.
@@ -95,7 +92,6 @@ impl Default for Settings {
         Settings {
             device: None,
             host: None,
-            host_checkpoints: None,
             on: On::default(),
             shrink_ok: false,
             check_order: false,

@@ -340,6 +340,19 @@ impl Spool {
         self.feed(Event::HoldPrefetch)
     }
 
+    /// Lets a host tier whose size was picked (`Settings::picked`) be no larger than `count`
+    /// checkpoints of the largest size that was to be saved so far, or 64 MiB if that is more: for
+    /// an application whose checkpoints are not to stay in memory.
+    ///
+    /// # Errors
+    /// `Closed`, `Forked`.
+    pub fn limit_picked_host(&self, count: u32) -> Result<(), Error> {
+        let mut state = self.shared.enter()?;
+        let is_picked = self.shared.settings.picked.iter().any(|(kind, _)| *kind == TierKind::Host);
+        state.host_checkpoints = is_picked.then_some(count);
+        Ok(())
+    }
+
     /// Takes all main memory of the tiers now, and returns when it is there; host memory that a GPU
     /// copies to and from is registered in the background. Without this, memory is taken when it is
     /// first used, and registered ahead of what is used by as much again.

@@ -368,10 +368,12 @@ class Spool:
         """
 
     def prepare(self) -> None:
-        """Says that every memory tier will be used to its end: host memory for a GPU is then
-        prepared to its end in the background, and not only ahead of what is used by as much again.
+        """Takes all main memory of the tiers now, and returns when it is there; host memory for a
+        GPU is registered in the background. Without this, memory is taken when it is first used,
+        and registered ahead of what is used by as much again.
 
         Raises:
+            CapacityError: the machine has less left. What there was stays with the tiers.
             ClosedError.
         """
 

@@ -5,7 +5,7 @@
 //! at most [`PART`] of what is left, and leaves a [reserve](super::Limit::reserve): as many
 //! processes as that can look at the same moment, and together take no more than there is. What was
 //! taken is part of the system's accounts before the same arena takes more, because its pages are
-//! made present first. The figures are in docs/decisions/0087-memory-is-taken-not-promised.md.
+//! made present first. The figures are in docs/decisions/0091-memory-is-taken-not-promised.md.
 
 use std::io;
 use std::ops::Range;

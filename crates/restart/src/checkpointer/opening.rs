@@ -19,6 +19,12 @@ use crate::stage::Stage;
 /// The most ranks of a run. Every rank hears from all of them.
 const MOST_RANKS: u32 = 1 << 24;
 
+/// The checkpoints for which a host tier without a given size has room: one is saved while another
+/// is on its way to the disk.
+const HOST_CHECKPOINTS: u32 = 2;
+/// The same where each is compared with the one before.
+const HOST_CHECKPOINTS_COMPARED: u32 = 3;
+
 /// What a rank found when it opened its part.
 pub(super) struct Opened {
     pub(super) folder: Folder,
@@ -92,11 +98,16 @@ pub(super) fn open_part<E: From<Error>>(
     }
     let folder = Folder::make(&settings.path, rank, size)?;
     let (data, stage) = match settings.increments {
-        None => (make(Some(&folder.data()))?, None),
+        None => {
+            let data = make(Some(&folder.data()))?;
+            data.limit_picked_host(HOST_CHECKPOINTS)?;
+            (data, None)
+        }
         Some(fulls) => {
             let (mtbf, seed) = (settings.rule.mtbf, draw().0 as u64);
-            let data = open_data(settings, &folder)?;
-            (data, Some(Arc::new(Stage::of(make(None)?, fulls, mtbf, seed)?)))
+            let (data, spool) = (open_data(settings, &folder)?, make(None)?);
+            spool.limit_picked_host(HOST_CHECKPOINTS_COMPARED)?;
+            (data, Some(Arc::new(Stage::of(spool, fulls, mtbf, seed)?)))
         }
     };
     folder.remove_unfinished()?;

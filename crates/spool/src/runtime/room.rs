@@ -74,7 +74,7 @@ impl Shared {
     /// The bytes that an arena is to have where there is memory.
     fn wanted(&self, state: &State, arena: &Arena) -> u64 {
         let all = arena.reserved();
-        match self.settings.host_checkpoints {
+        match state.host_checkpoints {
             Some(count) if arena.kind() == TierKind::Host && state.largest > 0 => {
                 // Each may begin a page later than it has to.
                 let each = state.largest.saturating_add(1 << 16);

@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) refused_frames: Vec<CheckpointId>,
     /// What went wrong without stopping anything.
     pub(crate) notes: Vec<String>,
+    /// The host tier is no larger than so many checkpoints of the largest size so far.
+    pub(crate) host_checkpoints: Option<u32>,
     /// The bytes of the largest checkpoint that was to be saved so far.
     pub(crate) largest: u64,
     /// The arenas that the machine has too little memory for at the moment.
@@ -99,6 +101,7 @@ impl State {
             moving: HashMap::new(),
             refused_frames: Vec::new(),
             notes: Vec::new(),
+            host_checkpoints: None,
             largest: 0,
             short: Vec::new(),
             was_short: false,

@@ -7,7 +7,7 @@
 //!   and its entry cannot be forgotten while a guard is alive. This is checked when a guard is
 //!   made, so a wrong placement is an error and never corruption.
 //! - The locks guard the table and the memory's owner and are held for bookkeeping only, never
-//!   while bytes are copied.
+//!   while bytes are copied. One more is held while main memory is taken.
 //! - The bytes of an entry may be those of an array that the application has given away. Its range
 //!   is its own all the same, and what the range holds is nobody's.
 //! - Main memory is taken when bytes are first borrowed. Where the machine has no more, the arena ends

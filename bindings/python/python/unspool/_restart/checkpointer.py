@@ -76,7 +76,8 @@ class Checkpointer:
         keep: how many checkpoints that count stay; one or two more may lie there for a while.
         codec: what is done with the bytes of arrays, as for a `Spool`.
         device: the size of a device tier, as for a `Spool`: arrays of a GPU are copied there first.
-        host: the size of the host tier, as for a `Spool`.
+        host: the size of the host tier, as for a `Spool`. With `"auto"` it follows what is saved:
+            it takes up to twice the largest state, three times with `increments`.
         on: where the device tier is, as for a `Spool`.
         ranks: None, a communicator of mpi4py, a process group of PyTorch, `"torch"` for its default
             one, or an object with `rank`, `size` and `all_gather(message, seconds)`.
