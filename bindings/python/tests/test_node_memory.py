@@ -28,9 +28,10 @@ PRELUDE = """
 import os, sys, time
 import numpy as np, unspool
 MIB = 1 << 20
+SIZE = 8 * MIB
 
-def full(version, size=8 * MIB):
-    return np.full(size, version % 251, np.uint8)
+def full(version):
+    return np.full(SIZE, version % 251, np.uint8)
 
 def fill(spool, most):
     # Saves until it is refused, and returns how many were saved and the error.
@@ -178,15 +179,25 @@ def test_processes_that_grow_at_the_same_moment_take_no_more_than_there_is() -> 
         limited(
             group,
             """
+            # What the processes take themselves is far less than what spools leave.
+            SIZE = MIB
+            (begin, filled), (ended, end) = os.pipe(), os.pipe()
             children = []
             for _ in range(8):
                 if (child := os.fork()) == 0:
+                    os.close(end)
                     with unspool.Spool(host="600MiB", on="cpu") as spool:
-                        count, refusal = fill(spool, 70)
+                        count, refusal = fill(spool, 599)
                         assert refusal is not None
+                        os.close(filled)
+                        # All keep what they have until nobody gets more.
+                        os.read(ended, 1)
                         check(spool, count)
                     os._exit(0)
                 children.append(child)
+            os.close(filled)
+            assert os.read(begin, 1) == b"", "all are full, or have failed"
+            os.close(end)
             assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
             """,
         )
@@ -197,8 +208,7 @@ def test_the_host_tier_of_a_checkpointer_follows_its_state(
     tmp_path: Path, increments: bool, times: int
 ) -> None:
     def size() -> int:
-        tiers = checkpoints.spool.stats().tiers
-        return next(tier.capacity for tier in tiers if tier.kind == "host")
+        return checkpoints.spool.stats().tiers[0].capacity
 
     with unspool.Checkpointer(tmp_path / "run", every=1, increments=increments) as checkpoints:
         checkpoints.save(1, u=np.zeros(3))
@@ -208,4 +218,5 @@ def test_the_host_tier_of_a_checkpointer_follows_its_state(
         assert times * state.nbytes <= size() <= times * state.nbytes + (1 << 20)
         checkpoints.save(3, u=np.zeros(3))
         assert size() > times * state.nbytes
+        checkpoints.flush()
         assert checkpoints.load(2)["u"].nbytes == state.nbytes

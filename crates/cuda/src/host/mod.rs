@@ -238,6 +238,8 @@ impl PinnedArena {
     /// # Errors
     /// When the machine has too little memory left. What was taken until then stays.
     pub fn grow(&self, end: u64) -> Result<(), MemoryLeft> {
+        // The threads that touch pages begin at once.
+        self.prepared.used_up_to(end);
         self.prepared.growth.reach(end, Arc::as_ref(&self.prepared))
     }
 

@@ -207,8 +207,8 @@ impl Growth {
         self.reached.load(Ordering::Acquire)
     }
 
-    /// Grows until the bytes below `end` are taken. Those of the last look are present when they
-    /// are written, which is to be soon.
+    /// Grows until the bytes below `end` are taken. Those of the last look, if they are many, are
+    /// present when they are written, which is to be soon.
     ///
     /// # Errors
     /// When too little memory is left. What was taken until then stays: [`reached`](Self::reached).
@@ -237,7 +237,12 @@ impl Growth {
         let mut reached = self.reached.fetch_max(*present, Ordering::AcqRel).max(*present);
         while reached < end {
             touch(pages, present, reached)?;
-            reached += ask_again(end - reached)?;
+            let more = ask_again(end - reached)?;
+            reached += more;
+            // Small steps are those of a machine with little left, where others look as well.
+            if more <= STEP {
+                touch(pages, present, reached)?;
+            }
             self.reached.store(reached, Ordering::Release);
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::thread::Builder;
 
 use unspool_core::{Failure, TierKind};
 use unspool_cuda::{Growth, MemoryLeft, Pages, check_size};
@@ -11,6 +12,8 @@ use crate::error::TierError;
 
 /// The alignment of the first byte.
 const PAGE: u64 = 4096;
+/// The least that a thread of its own makes present.
+const PART: u64 = 8 << 20;
 
 /// One contiguous buffer of initialised bytes, zero at first.
 #[derive(Debug)]
@@ -74,10 +77,32 @@ impl Pages for Plain {
         0
     }
 
+    /// On several threads where there are many pages: one alone does not reach what the memory of a
+    /// machine can do.
     fn touch(&self, range: Range<u64>) -> io::Result<()> {
-        let len = range.end - range.start;
-        // SAFETY: the range lies in the mapping.
-        unsafe { system::touch(self.at(range.start, len), len as usize) }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = ((range.end - range.start) / PART).clamp(1, cores.min(8) as u64);
+        let each = (range.end - range.start).div_ceil(threads).next_multiple_of(PAGE);
+        let part = &|begin: u64| {
+            let len = each.min(range.end - begin);
+            // SAFETY: the range lies in the mapping, and its parts begin pages.
+            unsafe { system::touch(self.at(begin, len), len as usize) }
+        };
+        std::thread::scope(|scope| {
+            let start = |begin| {
+                let thread = Builder::new().name("unspool-touch".to_owned());
+                thread.spawn_scoped(scope, move || part(begin)).map_err(|_| begin)
+            };
+            let begins = (range.start..range.end).step_by(each as usize);
+            let others: Vec<_> = begins.skip(1).map(start).collect();
+            let own = part(range.start);
+            let others = others.into_iter().map(|other| match other {
+                Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())),
+                // No thread could be started: this one does its part.
+                Err(begin) => part(begin),
+            });
+            others.fold(own, Result::and)
+        })
     }
 }
 
