@@ -55,14 +55,7 @@ impl Claim {
         let place = remote.identity().map_err(failed)?;
         let found = Writer::read(remote)?.filter(|found| found.place == place);
         if let Some(found) = found.filter(Writer::is_alive) {
-            let message = format!(
-                "{} belongs to another run, whose folder is {} (process {} of this machine): end \
-                 that one first, or choose another place.",
-                remote.locate("").trim_end_matches('/'),
-                found.folder,
-                found.process.split(' ').next().unwrap_or_default()
-            );
-            return Err(Error::new(ErrorKind::Invalid, message));
+            return Err(taken(remote, &found));
         }
         own().insert(run);
         let claim = Claim { run, is_lead: true };
@@ -72,7 +65,12 @@ impl Claim {
         match remote.put(NAME, &Parts::of(&[writer.render().as_bytes()]), None) {
             // Who cannot write there takes nothing from anybody, and may still read.
             Err(error) if matches!(error.kind(), Failure::Permanent | Failure::NoSpace) => {}
-            put => drop(put.map_err(failed)?),
+            put => {
+                // Another run may have put its own at the same moment.
+                let other = Writer::read(remote)?.filter(|found| found.run != run);
+                other.map_or(Ok(()), |other| Err(taken(remote, &other)))?;
+                put.map_err(failed)?;
+            }
         }
         Ok(claim)
     }
@@ -120,6 +118,18 @@ impl Drop for Claim {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// The error of a run whose place belongs to another one.
+fn taken(remote: &Remote, by: &Writer) -> Error {
+    let message = format!(
+        "{} belongs to another run, whose folder is {} (process {} there): end that one first, or \
+         choose another place.",
+        remote.locate("").trim_end_matches('/'),
+        by.folder,
+        by.process.split(' ').next().unwrap_or_default()
+    );
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn own() -> std::sync::MutexGuard<'static, BTreeSet<Run>> {

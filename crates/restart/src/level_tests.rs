@@ -65,13 +65,19 @@ fn lose_disk(scratch: &Scratch) {
 
 #[test]
 fn a_second_run_in_one_remote_place_is_refused_until_the_first_one_is_gone() {
-    let scratch = Scratch::new();
+    let (scratch, other, server) = (Scratch::new(), Scratch::new(), ObjectServer::start());
+    one_run_at_a_time(&scratch, &with_directory(&scratch));
+    assert!(!scratch.path().join("remote/writer").exists());
+    one_run_at_a_time(&other, &with_server(&other, &server));
+    assert!(server.objects().keys().all(|name| !name.ends_with("writer")));
+}
+
+fn one_run_at_a_time(scratch: &Scratch, settings: &Settings) {
     let second = |name: &str| {
         let path = scratch.path().join(name);
-        fs::create_dir_all(&path).unwrap();
-        open_as(Settings { path, ..with_directory(&scratch) }, &Alone, None)
+        open_as(Settings { path, ..settings.clone() }, &Alone, None)
     };
-    let c = opened(with_directory(&scratch), &Alone);
+    let c = opened(settings.clone(), &Alone);
     save_and_copy(&c, 1);
     let told = second("other").unwrap_err();
     assert_eq!(told.kind(), ErrorKind::Invalid);
@@ -82,7 +88,6 @@ fn a_second_run_in_one_remote_place_is_refused_until_the_first_one_is_gone() {
     let next = second("next").unwrap();
     assert_eq!(restore(&next, &Alone), Some(2));
     close(&next, &Alone);
-    assert!(!scratch.path().join("remote/writer").exists());
 }
 
 #[test]

@@ -260,7 +260,7 @@ fn still_open(shared: &Shared, error: Error) -> Error {
     };
     let message = format!(
         "{error}{pending} The spool is still open and has all of it: remove the cause and close it \
-         again, or give up what is not durable with `close(discard_unflushed=True)`."
+         again, or give up what is not durable with `discard_unflushed`."
     );
     let kind = error.kind();
     error.saying(message).about(versions.into_iter().map(|version| (version, kind)).collect())

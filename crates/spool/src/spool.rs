@@ -475,7 +475,7 @@ impl Spool {
     pub fn write_trace(&self, path: &Path) -> Result<(), Error> {
         self.shared.check_process()?;
         let timeline = self.shared.timeline.as_ref().ok_or_else(|| {
-            let message = "This spool keeps no trace. Open it with `trace=True`.";
+            let message = "This spool keeps no trace. Open it with `trace`.";
             Error::new(ErrorKind::Invalid, message)
         })?;
         let (spans, dropped) = {

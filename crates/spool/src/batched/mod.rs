@@ -324,6 +324,6 @@ fn left<'w>(wait: &Wait<'w>, until: Instant) -> Wait<'w> {
 /// The error of a call that waits in vain for another one to hand a batch over.
 fn busy(kind: ErrorKind) -> Error {
     let message = "Checkpoints that wait for a common launch are being saved by another call, \
-                   which waits for room. Free room in the spool, or raise `timeout=`.";
+                   which waits for room. Free room in the spool, or raise `timeout`.";
     Error::new(kind, message)
 }

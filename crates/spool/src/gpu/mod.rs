@@ -116,7 +116,7 @@ impl Gpu {
         }
         let message = format!(
             "The array lies on CUDA device {ordinal}, and the spool on device {own}. Open a spool \
-             for each device: `on=\"cuda:{ordinal}\"` for this one."
+             for each device: `on` set to `cuda:{ordinal}` for this one."
         );
         Err(Error::new(ErrorKind::WrongDevice, message))
     }

@@ -47,7 +47,7 @@ pub(crate) fn as_one_error(all: Vec<Unsaved>) -> Option<Error> {
 pub(crate) fn late(versions: &[i64], waited: Duration) -> Error {
     let message = format!(
         "{}: the GPU has not finished encoding within {:.1} s, and goes on with it. Look at what \
-         it computes, or raise `timeout=`.",
+         it computes, or raise `timeout`.",
         names(versions),
         waited.as_secs_f64()
     );
@@ -58,7 +58,7 @@ pub(crate) fn late(versions: &[i64], waited: Duration) -> Error {
 pub(crate) fn given_up(versions: &[i64], timeout: Duration) -> Error {
     let message = format!(
         "{} not saved: the GPU had not encoded all checkpoints within {:.1} s, when the spool was \
-         closed. Look at what it computes, or raise `timeout=`.",
+         closed. Look at what it computes, or raise `timeout`.",
         named(versions, "was", "were"),
         timeout.as_secs_f64()
     );

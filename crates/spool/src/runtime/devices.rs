@@ -40,7 +40,7 @@ fn found() -> Result<Option<u32>, Error> {
         Err(cause) => {
             let message = format!(
                 "There is a CUDA driver, and it does not work: {cause} Mend it, or open the spool \
-                 with `on=\"cpu\"` to keep its device tier in main memory."
+                 with `on` set to `cpu` to keep its device tier in main memory."
             );
             Err(Error::new(ErrorKind::NoDevice, message).caused_by(cause))
         }
@@ -52,7 +52,7 @@ pub(crate) fn open(ordinal: u32, settings: &Settings) -> Result<Gpu, Error> {
     let device = Device::open(ordinal, LIMIT).map_err(|cause| {
         let message = format!(
             "CUDA device {ordinal} cannot be used: {cause} `unspool doctor` tells more; \
-             `on=\"cpu\"` keeps the spool in main memory."
+             `on` set to `cpu` keeps the spool in main memory."
         );
         Error::new(ErrorKind::NoDevice, message).caused_by(cause)
     })?;

@@ -53,7 +53,7 @@ impl Driver {
         if let Err(cause) = write(recorder) {
             let path = recorder.path.display();
             self.record_failure = Some(format!(
-                "The record in {path} ends early: {cause}. Choose another path for `record=`."
+                "The record in {path} ends early: {cause}. Choose another path for `record`."
             ));
             self.recorder = None;
         }
@@ -73,7 +73,7 @@ impl Recorder {
             let path = path.display();
             let message = format!(
                 "The record cannot be written to {path}: {cause}. Choose a path in a directory \
-                 that exists and is writable for `record=`."
+                 that exists and is writable for `record`."
             );
             Error::new(ErrorKind::Io, message).caused_by(cause)
         };

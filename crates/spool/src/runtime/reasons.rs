@@ -103,17 +103,17 @@ fn too_large(state: &State, name: &str, asked: Asked, largest: u64) -> Error {
         Some(_) => format!(
             "{name} may take up to {bytes:#} when it is encoded, and the largest tier holds \
              {largest:#}. How much it takes is known only afterwards, so there has to be room for \
-             the most, however small it becomes. Make `host=` as large as that"
+             the most, however small it becomes. Make `host` as large as that"
         ),
         None => {
             format!(
-                "{name} has {bytes:#}, and the largest tier holds {largest:#}. Make `host=` larger"
+                "{name} has {bytes:#}, and the largest tier holds {largest:#}. Make `host` larger"
             )
         }
     };
     let shortage = shortage(state);
     let message =
-        format!("{what} or add a `disk=`, or save its arrays under several versions.{shortage}");
+        format!("{what} or add a `disk`, or save its arrays under several versions.{shortage}");
     Error::new(ErrorKind::TooLarge, message)
 }
 
@@ -162,10 +162,10 @@ fn full(
         }
         _ => {}
     }
-    let below = if has_tier(state, TierKind::Disk) { "" } else { ", add a `disk=`" };
+    let below = if has_tier(state, TierKind::Disk) { "" } else { ", add a `disk`" };
     let _ = write!(
         text,
-        " Discard or restore checkpoints (with `discard_after_restore=True` the last expected \
+        " Discard or restore checkpoints (with `discard_after_restore` the last expected \
          restore frees its checkpoint), raise `{tier}=`{below}, or free space where it lies.{}",
         shortage(state)
     );
@@ -243,7 +243,7 @@ pub(crate) fn awaited(state: &State, asked: Asked) -> String {
 
 pub(crate) fn timed_out(state: &State, what: &str, timeout: Duration) -> Error {
     let message = format!(
-        "Waited {:.1} s for {what}, which is the limit. {} Raise `timeout=`, or look at what holds \
+        "Waited {:.1} s for {what}, which is the limit. {} Raise `timeout`, or look at what holds \
          the slowest link up.",
         timeout.as_secs_f64(),
         situation(state)

@@ -40,7 +40,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
     if settings.device.is_none() && settings.host.is_none() && settings.disk.is_none() {
         return Err(invalid(
             "A spool needs a place to keep its checkpoints, and none was given. Set at least one \
-             of `device=`, `host=` and `disk=`.",
+             of `device`, `host` and `disk`.",
         ));
     }
     let least = alignment(settings);
@@ -55,7 +55,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
     }
     if settings.learn && settings.discard_after_restore {
         return Err(invalid(
-            "`learn=` and `discard_after_restore=` together would discard checkpoints after a \
+            "`learn` and `discard_after_restore` together would discard checkpoints after a \
              number of restores that is guessed. Leave one of them out.",
         ));
     }
@@ -73,7 +73,7 @@ fn check_permissions(settings: &Settings) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!(
-        "`permissions=` is {permissions:#o}: give those of a file (at most 0o777) that its owner \
+        "`permissions` is {permissions:#o}: give those of a file (at most 0o777) that its owner \
          can read and write, such as 0o640."
     );
     Err(invalid(message))
@@ -96,10 +96,10 @@ pub(crate) fn check_writable(settings: &Settings, version: i64, doing: &str) -> 
 
 fn check_workers(settings: &Settings) -> Result<(), Error> {
     if settings.in_flight == 0 {
-        return Err(invalid("`in_flight=` is 0, so nothing could ever move. Give at least 1."));
+        return Err(invalid("`in_flight` is 0, so nothing could ever move. Give at least 1."));
     }
     if !(1..=64).contains(&settings.store_workers) {
-        let message = format!("`store_workers=` is {}: give 1 to 64.", settings.store_workers);
+        let message = format!("`store_workers` is {}: give 1 to 64.", settings.store_workers);
         return Err(invalid(message));
     }
     Ok(())

@@ -52,7 +52,7 @@ impl Shared {
         let note = format!(
             "{prefix} the most that a codec may make of them does not fit into a tier that they \
              themselves fit into; the first one has {:#} and may take up to {:#}. Make that tier \
-             larger, or save with `codec=None`.",
+             larger, or save with no codec.",
             Bytes(bytes),
             Bytes(most)
         );

@@ -48,7 +48,7 @@ fn a_wait_for_room_ends_in_time_and_says_what_it_waited_for() {
         "Waited 20.0 s for room for version 2 (4 KiB)",
         "device uses 8 KiB (8192 bytes) of 8 KiB (8192 bytes)",
         "device-disk: 2 flushes and 0 prefetches under way",
-        "Raise `timeout=`",
+        "Raise `timeout`",
     ] {
         assert!(text.contains(part), "{part:?} is missing in {text:?}");
     }
