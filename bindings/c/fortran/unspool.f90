@@ -7,7 +7,7 @@
 !> program with its message. Arrays are of any rank, contiguous, and have the `target` attribute.
 module unspool
   use, intrinsic :: iso_c_binding
-  use, intrinsic :: iso_fortran_env, only: error_unit, int8, int16, int32, int64, real32, real64
+  use, intrinsic :: iso_fortran_env, only: int8, int16, int32, int64, real32, real64
   implicit none
   private
 
@@ -360,8 +360,7 @@ contains
     character(*), intent(inout), optional :: errmsg
     integer(c_int) :: code
     if (c_abi() /= abi) then
-      write (error_unit, '(a)') "libunspool has another interface than the module unspool: compile again."
-      error stop 1
+      error stop "libunspool has another interface than the module unspool: compile again."
     end if
     code = unspool_ok
     if (.not. c_associated(self%handle)) code = c_options_new(self%handle)
@@ -756,12 +755,14 @@ contains
     integer(c_int), intent(in) :: code
     integer, intent(out), optional :: stat
     character(*), intent(inout), optional :: errmsg
+    character(:), allocatable :: text
     if (code /= unspool_ok .and. present(errmsg)) errmsg = last_error()
     if (present(stat)) then
       stat = code
     else if (code /= unspool_ok) then
-      write (error_unit, '(a)') last_error()
-      error stop 1
+      ! Not by `write`: the call may stand in one to the same unit.
+      text = last_error()
+      error stop text
     end if
   end subroutine
 
@@ -785,10 +786,7 @@ contains
     integer(c_int), intent(in) :: dtype
     integer(c_int64_t), intent(in) :: extents(:)
     logical, intent(in) :: is_dense
-    if (.not. is_dense) then
-      write (error_unit, '(3a)') "The array ", trim(name), " is not contiguous: give a copy of it."
-      error stop 1
-    end if
+    if (.not. is_dense) error stop "The array "//trim(name)//" is not contiguous: give a copy of it."
     it%name = trim(name)//c_null_char
     it%data = data
     it%dtype = dtype

@@ -249,10 +249,14 @@ fn arrays_of_fortran_keep_their_ranks_and_errors_are_told() {
     let program = compiled(folder.path(), "gfortran", &FORTRAN, &sources);
     assert_eq!(succeeded(run(&program)).stdout, b"arrays: all right\n");
     // Without `stat` an error ends the program, with its text.
-    let ended = run(&program).arg("ends").output().unwrap();
-    let text = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert_eq!(ended.status.code(), Some(1), "{text}");
-    assert!(text.starts_with("The option host=\"a lot\""), "{text}");
+    for (what, says) in [("option", "The option host=\"a lot\""), ("write", "spool` is null")] {
+        let mut ends = Command::new("timeout");
+        ends.arg("30").arg(&program).arg(what).env("LD_LIBRARY_PATH", folder.path());
+        let ended = ends.output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(1), "{text}");
+        assert!(text.starts_with("ERROR STOP ") && text.contains(says), "{text}");
+    }
 }
 
 #[test]

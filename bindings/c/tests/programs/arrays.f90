@@ -1,6 +1,6 @@
 !> Arrays of several ranks and types, and what is refused.
 program arrays
-  use, intrinsic :: iso_fortran_env, only: int32, int64, real32, real64
+  use, intrinsic :: iso_fortran_env, only: error_unit, int32, int64, real32, real64
   use unspool
   implicit none
 
@@ -39,10 +39,14 @@ contains
     call options%free()
   end subroutine
 
-  !> An error without `stat`.
+  !> An error without `stat`, also in the middle of a `write` to the unit of errors.
   subroutine ends()
     type(unspool_options) :: options
-    call options%set("host", "a lot")
+    type(unspool_spool) :: spool
+    character(10) :: what
+    call get_command_argument(1, what)
+    if (what == "option") call options%set("host", "a lot")
+    if (what == "write") write (error_unit, *) spool%contains(5_int64)
   end subroutine
 
   !> What a run has saved is read by another program.
