@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -317,3 +318,20 @@ def test_a_spool_takes_a_paged_array_whose_pages_its_codec_waits_for():
         spool.restore(0, array)
     expected = np.linspace(0, 9, array.size).reshape(array.shape) + 1
     np.testing.assert_array_equal(array, expected)
+
+
+@pytest.mark.parametrize(
+    "option", ["resident", "dtype", "codec", "chunk", "threads", "host", "disk", "shape"]
+)
+def test_an_option_that_makes_no_sense_is_an_error_of_ours(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = 0
+    for wrong in (-1, -(10**6000), 2**64, float("nan"), b"x\0", "\udcff", object(), "5" * 5000):
+        given: dict[str, Any] = {"shape": (1000,), "resident": "1MiB", option: wrong}
+        try:
+            unspool.paged(given.pop("shape"), **given)
+        except unspool.Error as error:
+            refused += len(str(error)) > 10
+    assert refused > 5

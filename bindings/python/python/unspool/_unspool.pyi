@@ -124,11 +124,11 @@ class Spool:
         `codec` takes the place of the spool's for this checkpoint; here `"raw"` keeps the bytes.
         Arrays on a GPU are encoded there, on the same stream.
 
-        Dictionaries (`OrderedDict`, `defaultdict`, `Counter` too), lists, deques, sets, tuples, named
-        tuples, dataclasses, and an `xarray.Dataset` or `DataArray` may hold arrays, numbers, texts,
-        True, False, None, members of enumerations, and one another. `load` gives the same back. The
-        arrays are regions with the way to them as names: `"model/u"`. Of other classes that are a
-        dictionary or a list, pass `dict(it)` or `list(it)`.
+        Dictionaries (`OrderedDict`, `defaultdict`, `Counter` too), lists, deques, sets, tuples,
+        named tuples, dataclasses, and an `xarray.Dataset` or `DataArray` may hold arrays, numbers,
+        texts, True, False, None, members of enumerations, and one another. `load` gives the same
+        back. The arrays are regions with the way to them as names: `"model/u"`. Of other classes
+        that are a dictionary or a list, pass `dict(it)` or `list(it)`.
 
         With `overwrite=True`, what was saved under `version` before is discarded first, and is gone
         also when this save fails. With `donate=True` the array is given away, and nobody writes to
@@ -183,9 +183,9 @@ class Spool:
 
         Into what holds arrays, numbers and texts, as `save` takes it, the arrays are copied, and
         then the numbers and texts are written: where a tuple or a frozen dataclass holds them, they
-        have to be those that were saved. Some keys of the outermost dictionary may be given; those of
-        the others have to be as they were. A dictionary or a list that is empty gets what was saved,
-        in new arrays of the same library, with a `RuntimeWarning`.
+        have to be those that were saved. Some keys of the outermost dictionary may be given; all
+        others have to be as they were. A dictionary or a list that is empty gets what was saved, in
+        new arrays of the same library, with a `RuntimeWarning`.
 
         The arrays have the shapes and dtypes of those that were saved; their layout and their
         library may differ. Waits for data that is still on its way. The checkpoint stays, unless

@@ -62,7 +62,7 @@ fn typed<'a, 'py, T: FromPyObject<'a, 'py>>(
 /// What `codec=` says.
 fn coding(value: &Bound<'_, PyAny>) -> PyResult<Coding> {
     let packer = match value.cast::<PyString>() {
-        Ok(name) => match name.to_str()? {
+        Ok(name) => match &*name.to_string_lossy() {
             "zstd" => Some(Outer::default()),
             "lz4" => Some(Outer::Lz4),
             _ => None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from .._files import AnyPath, absolute
 from .._types import Disk
 from .._unspool import PagedMemory, size_in_bytes
-from ..errors import MissingLibraryError, OptionError
+from ..errors import MissingLibraryError, OptionError, shown
 
 if TYPE_CHECKING:
     from ..codecs import Bound
@@ -27,7 +27,7 @@ def paged(
     *,
     codec: Bound | Literal["lossless", "lz4", "zstd"] | None = "lossless",
     order: Order | None = None,
-    disk: Disk | str | os.PathLike[str] | None = None,
+    disk: Disk | AnyPath | None = None,
     host: int | float | str | None = None,
     chunk: int | str | None = None,
     threads: int | None = None,
@@ -92,20 +92,23 @@ def _size(name: str, value: int | float | str) -> int:
         try:
             return size_in_bytes(value)
         except ValueError as wrong:
-            raise OptionError(f"paged({name}={value!r}): {wrong}.") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise OptionError(f'paged({name}={value!r}): give bytes, or text such as "4GiB".')
+            raise OptionError(f"paged({name}={shown(value)}): {wrong}.") from None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < 1 << 63:
+        raise OptionError(f'paged({name}={shown(value)}): give bytes, or text such as "4GiB".')
     return int(value)
 
 
-def _disk(disk: Disk | str | os.PathLike[str] | None) -> tuple[str, int | None] | None:
+def _disk(disk: Disk | AnyPath | None) -> tuple[str, int | None] | None:
     if disk is None:
         return None
     if not isinstance(disk, Disk):
-        return os.fsdecode(disk), None
+        return str(absolute(disk, "disk")), None
     if disk.durable or disk.mode != "a" or disk.compress is not None:
         raise OptionError(
             f"paged(disk={disk!r}): what is put there is gone with the array and encoded already; "
             "give a Disk with a path and a capacity only."
         )
-    return os.fsdecode(disk.path), None if disk.capacity is None else _size("disk", disk.capacity)
+    return str(absolute(disk.path, "disk")), None if disk.capacity is None else _size(
+        "disk", disk.capacity
+    )

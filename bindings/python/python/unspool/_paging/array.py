@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._unspool import PagedMemory
-from ..errors import ArrayError, OptionError
+from ..errors import ArrayError, OptionError, shown
 from ..stats import PagingStats
 
 __all__ = ["PagedArray", "checked", "name_of"]
@@ -31,7 +31,7 @@ def checked(shape: int | Sequence[int], dtype: Any) -> tuple[np.dtype[Any], tupl
         dtype = np.dtype(dtype)
         shape = (shape,) if hasattr(shape, "__index__") else shape
         shape = tuple(operator.index(extent) for extent in shape)
-    except TypeError as wrong:
+    except (TypeError, ValueError, SyntaxError) as wrong:
         raise OptionError(f"paged(): {wrong}.") from None
     if dtype.hasobject:
         raise OptionError(
@@ -41,10 +41,10 @@ def checked(shape: int | Sequence[int], dtype: Any) -> tuple[np.dtype[Any], tupl
     nbytes = dtype.itemsize
     for extent in shape:
         if extent < 0:
-            raise OptionError(f"paged(shape={shape}): no extent may be negative.")
+            raise OptionError(f"paged(shape={shown(shape)}): no extent may be negative.")
         nbytes *= extent
     if nbytes > np.iinfo(np.intp).max:
-        raise OptionError(f"paged(shape={shape}): {nbytes} bytes are more than an address can be.")
+        raise OptionError(f"paged(shape={shown(shape)}): it has more bytes than addresses can be.")
     return dtype, shape, nbytes
 
 
