@@ -246,3 +246,54 @@ def test_what_a_program_in_c_has_saved_is_read(
         assert checkpoints.values() == small
         assert checkpoints.restore(u=u) == 1 and u.tolist() == [0, 1, 2]
         assert checkpoints.load(1).keys() == {"u", *small}
+
+
+def back(ranks: Pipes, path: Path, way: str) -> None:
+    with opened(path, ranks, keep=9) as checkpoints:
+        for step in range(1, 6):
+            checkpoints.save(step, u=state(step, ranks.rank))
+        checkpoints.flush()
+        u = np.zeros(500, np.uint64)
+        if way == "load":
+            u = checkpoints.load(3)["u"]
+        else:
+            assert checkpoints.restore(3, u=u) == 3
+        assert (u == state(3, ranks.rank)).all()
+        checkpoints.save(4, u=u)
+
+
+@pytest.mark.parametrize("way", ["load", "restore"])
+def test_all_ranks_go_back_to_an_older_step(way: str, tmp_path: Path) -> None:
+    assert finish(start(3, back, tmp_path / "run", way)) == [0] * 3
+    assert counting(tmp_path / "run") == [1, 2, 3, 4]
+    for part in unspool.Checkpointer.parts(tmp_path / "run"):
+        assert part.step == 4 and (part["u"] == state(3, part.rank)).all()
+
+
+def named(ranks: Pipes, path: Path) -> None:
+    with opened(path, ranks) as checkpoints:
+        u = np.zeros(500, np.uint64)
+        error, told = (
+            (errors.LostCheckpointError, "Rank 0 could not restore step 2")
+            if ranks.rank
+            else (errors.CorruptCheckpointError, "frame-")
+        )
+        with pytest.raises(error, match=told):
+            checkpoints.restore(2, u=u)
+        assert checkpoints.restore(1, u=u) == 1
+
+
+def saved_twice(ranks: Pipes, path: Path) -> None:
+    with opened(path, ranks) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(step, u=np.full(500, step, np.uint64), more=np.zeros(100_000))
+
+
+def test_a_step_that_one_rank_cannot_restore_is_refused_on_all(tmp_path: Path) -> None:
+    assert finish(start(2, saved_twice, tmp_path / "run")) == [0, 0]
+    frames = (tmp_path / "run" / "rank-0000-of-0002" / "data").glob("frame-*")
+    newest = max(frames, key=lambda frame: int(frame.name.split("-")[1]))
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    assert finish(start(2, named, tmp_path / "run")) == [0, 0]

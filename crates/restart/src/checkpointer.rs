@@ -344,7 +344,10 @@ impl Checkpointer {
         if agreed.copy == Copy::Skipped {
             self.level.iter().for_each(|level| level.copier.skip());
         }
-        self.delete_old(&agreed);
+        // What is gone on from may be old, and what is newer goes below.
+        if !matches!(standing, Standing::Restored(_)) {
+            self.delete_old(&agreed);
+        }
         let begun = Instant::now();
         if agreed.partner_due {
             self.give_newest(&agreed, ranks)?;

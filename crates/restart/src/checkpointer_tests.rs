@@ -479,6 +479,25 @@ fn a_run_goes_on_from_what_was_loaded_and_a_look_deletes_nothing() {
     assert_eq!(begins(4).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
+#[test]
+fn what_is_gone_on_from_stays_until_the_next_one_counts() {
+    for keep in [1, 2, 3] {
+        let scratch = Scratch::new();
+        let all = Settings { keep: 9, ..settings(scratch.path(), 9) };
+        let c = open_as(all, &Alone, None).unwrap();
+        (1..=5).for_each(|step| save(&c, &Alone, step));
+        c.close(Some(&Alone), &Wait::default()).unwrap();
+        drop(c);
+        let c = open_as(settings(scratch.path(), keep), &Alone, None).unwrap();
+        c.loaded(3);
+        c.begin(4, String::new(), &Alone, &Wait::default()).unwrap();
+        assert_eq!(steps(&c), [1, 2, 3]);
+        c.abandon();
+        c.close(Some(&Alone), &Wait::default()).unwrap();
+        assert!(steps(&c).ends_with(&[3]), "{keep}");
+    }
+}
+
 /// The steps that count on this rank.
 fn steps(c: &Checkpointer) -> Vec<u64> {
     c.committer.counted().iter().map(|part| part.step).collect()
