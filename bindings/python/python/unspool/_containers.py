@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import functools
 import sys
 import types
 from collections.abc import Callable
@@ -99,6 +100,7 @@ _KINDS: dict[Any, Kind] = {
 _BY_NAME = {kind.name: kind for kind in _KINDS.values()}
 
 
+@functools.lru_cache(maxsize=256)
 def kind_of(type_: type) -> Kind | None:
     """The kind of containers that are of this class, or None."""
     if type_ in _KINDS:

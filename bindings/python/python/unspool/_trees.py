@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import importlib
 import json
 import sys
@@ -27,6 +28,12 @@ REGION = "unspool.tree"
 
 #: The versions of the text in it: members of enumerations and numbers of NumPy are of the second.
 FORMATS = (1, 2)
+
+#: The plain containers by their names in a text.
+_CONTAINERS = (("dict", dict), ("list", list), ("tuple", tuple))
+
+#: What is no array, though nothing more is known of it.
+_BASES = (dict, list, tuple, set, frozenset)
 
 #: What writes an item into what holds it.
 Write = Callable[[Any], None]
@@ -93,7 +100,7 @@ def is_tree(value: Any) -> bool:
         kind in _PLAIN
         or kind is complex
         or kind is Apart
-        or isinstance(value, (enum.Enum, dict, list, tuple, set, frozenset))
+        or isinstance(value, (enum.Enum, *_BASES))
         or kind_of(kind) is not None
         or _is_record(kind)
         or _is_key(value)
@@ -152,6 +159,8 @@ class _Writer:
                 "fields": [field for field, _ in fields],
                 "of": self._all(fields, way),
             }
+        if _is_array(type_):
+            return {"array": self._name(value, way), "as": _library_of(type_)}
         if type_.__module__.startswith("xarray."):
             return {"xarray": type_.__name__, "of": self.spell(_of_xarray(value, way), way)}
         if isinstance(value, enum.Enum):
@@ -216,25 +225,36 @@ def _is_key(value: Any) -> bool:
     return module in ("jax", "jaxlib") and "key<" in str(getattr(value, "dtype", ""))
 
 
+@functools.lru_cache(maxsize=256)
+def _is_array(type_: type) -> bool:
+    """Whether nothing of this class is anything but an array; what is not found so is looked at."""
+    return type_.__name__ in ("ndarray", "Tensor") and type_.__module__ in (
+        "numpy",
+        "cupy",
+        "torch",
+    )
+
+
 def _refuse_others(value: Any, way: tuple[object, ...]) -> None:
     """Says what to do with what holds others, or a state, and is not an array."""
-    type_, place = type(value), _place(way)
-    for base in (dict, list, tuple, set, frozenset):
-        if isinstance(value, base):
-            name, plain = type_.__name__, base.__name__
-            raise ArrayError(
-                f"{place} is a {name}, a {plain} with more than its items: pass {plain}(it), and "
-                f"make a {name} of what comes back."
-            )
+    type_ = type(value)
+    base = next((base for base in _BASES if issubclass(type_, base)), None)
+    if base is not None:
+        name, plain = type_.__name__, base.__name__
+        raise ArrayError(
+            f"{_place(way)} is a {name}, a {plain} with more than its items: pass {plain}(it), and "
+            f"make a {name} of what comes back."
+        )
     if _is_key(value):
         raise ArrayError(
-            f"{place} is a typed key of JAX: pass jax.random.key_data(it), and make a key of what "
-            "comes back by jax.random.wrap_key_data."
+            f"{_place(way)} is a typed key of JAX: pass jax.random.key_data(it), and make a key of "
+            "what comes back by jax.random.wrap_key_data."
         )
     if hasattr(value, "state_dict"):
-        raise ArrayError(f"{place} is a {type_.__name__}: pass its state_dict().")
+        raise ArrayError(f"{_place(way)} is a {type_.__name__}: pass its state_dict().")
 
 
+@functools.lru_cache(maxsize=256)
 def _library_of(type_: type) -> str:
     """The library that an array is of, by its name."""
     roots = [base.__module__.partition(".")[0] for base in type_.__mro__]
@@ -339,9 +359,9 @@ def _read_node(spelled: dict[str, Any], arrays: Mapping[str, Any]) -> Any:
         return _class(spelled["enum"], _is_enum).__members__[spelled["name"]]
     if "scalar" in spelled:
         return _scalar(spelled["scalar"], bytes.fromhex(spelled["hex"]))
-    for kind in (dict, list, tuple):
-        if kind.__name__ in spelled:
-            return _read_container(kind, spelled, arrays)
+    for name, base in _CONTAINERS:
+        if name in spelled:
+            return _read_container(base, spelled, arrays)
     if "xarray" in spelled:
         return _to_xarray(spelled["xarray"], _read(spelled["of"], arrays))
     values = [_read(item, arrays) for item in spelled["of"]]
@@ -358,13 +378,12 @@ def _scalar(form: str, content: bytes) -> Any:
     return numpy.ndarray((), dtype, content)[()]
 
 
-def _read_container(kind: type, spelled: dict[str, Any], arrays: Mapping[str, Any]) -> Any:
-    if kind is dict:
-        keys = (_read(key, arrays) for key in spelled["dict"])
-        items = (_read(item, arrays) for item in spelled["of"])
-        plain: Any = dict(zip(keys, items, strict=True))
+def _read_container(base: Any, spelled: dict[str, Any], arrays: Mapping[str, Any]) -> Any:
+    if base is dict:
+        pairs = zip(spelled["dict"], spelled["of"], strict=True)
+        plain: Any = {_read(key, arrays): _read(item, arrays) for key, item in pairs}
     else:
-        plain = kind(_read(item, arrays) for item in spelled[kind.__name__])
+        plain = base(_read(item, arrays) for item in spelled[base.__name__])
     if "as" not in spelled:
         return plain
     return made(spelled["as"], plain, _read(spelled.get("with"), arrays))
