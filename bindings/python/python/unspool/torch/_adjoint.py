@@ -17,6 +17,7 @@ from unspool.schedules.given import figure
 
 from ._changed import refuse
 from ._checked import Told, count_of
+from ._eager import uncompiled
 from ._passes import Loop, Passes
 from ._spools import checked
 from ._trees import Rows, flatten, unflatten
@@ -24,6 +25,7 @@ from ._trees import Rows, flatten, unflatten
 __all__ = ["adjoint"]
 
 
+@uncompiled
 def adjoint(
     step: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,

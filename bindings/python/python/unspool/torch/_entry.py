@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -239,9 +240,10 @@ class Entry:
             current.wait_stream(self._stream)
             memory.record_stream(current)
 
-    def __del__(self) -> None:
-        self._settle()
-        self.kept.forget(self)
+    def __del__(self, *, exiting: Any = sys.is_finalizing) -> None:
+        if not exiting():
+            self._settle()
+            self.kept.forget(self)
 
 
 def _stream(device: torch.device) -> Any:

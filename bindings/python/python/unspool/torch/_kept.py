@@ -29,7 +29,7 @@ from unspool.errors import Error
 from ._changed import Held
 from ._entry import Entry, movable
 from ._lanes import Lanes
-from ._spools import close_quietly, discard_quietly, free_host, open_spool
+from ._spools import at_death, close_quietly, discard_quietly, free_host, open_spool
 
 __all__ = ["Kept", "own_spool", "unpack"]
 
@@ -67,7 +67,7 @@ class Kept:
 
     def __init__(self, spool: Any, codec: Any, budget: int, min_bytes: int) -> None:
         self.codec, self.budget, self.min_bytes = codec, budget, min_bytes
-        self._spool, self._own = spool, spool is None
+        self._spool = spool
         self._announces: bool | None = None
         self.stay: frozenset[int] = frozenset()
         self.lock, self._opening = threading.Lock(), threading.Lock()
@@ -238,6 +238,7 @@ class Kept:
         with self._opening:
             if self._spool is None:
                 self._spool = self._opened()
+                at_death(self, close_quietly, self._spool)
             return self._spool
 
     def _opened(self) -> Any:
@@ -308,10 +309,6 @@ class Kept:
                 # It is gone, or somebody brings it back.
                 self._ahead.popleft()
         return None
-
-    def __del__(self) -> None:
-        if getattr(self, "_own", False) and self._spool is not None:
-            close_quietly(self._spool)
 
 
 def unpack(packed: Any) -> torch.Tensor:

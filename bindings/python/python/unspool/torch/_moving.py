@@ -16,7 +16,7 @@ from ._entry import Entry, movable
 from ._inputs import see_all_inputs
 from ._kept import own_spool, unpack
 from ._lanes import Lanes
-from ._spools import close_quietly, discard_quietly
+from ._spools import at_death, close_quietly, discard_quietly
 from ._trees import flatten, unflatten
 
 __all__ = ["Carrier", "Moving", "again"]
@@ -32,7 +32,7 @@ class Carrier:
     """
 
     def __init__(self, spool: Any) -> None:
-        self._spool, self._own = spool, spool is None
+        self._spool = spool
         self.lanes = Lanes()
         # With one tier alone there is nothing to bring nearer.
         self._announces: bool | None = None
@@ -41,6 +41,7 @@ class Carrier:
         """The spool, opened when it is first needed."""
         if self._spool is None:
             self._spool = own_spool(device)
+            at_death(self, close_quietly, self._spool)
         return self._spool
 
     def take(self, entry: Entry, place: int) -> torch.Tensor:
@@ -79,10 +80,6 @@ class Carrier:
         """An entry dies."""
         if entry.version is not None:
             discard_quietly(self._spool, entry.version)
-
-    def __del__(self) -> None:
-        if getattr(self, "_own", False) and self._spool is not None:
-            close_quietly(self._spool)
 
 
 class Moving(saved_tensors_hooks):

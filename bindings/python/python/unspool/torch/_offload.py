@@ -10,6 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from unspool._plan.sizes import bytes_of
 from unspool.errors import OptionError
 
+from ._eager import uncompiled
 from ._inputs import see_all_inputs
 from ._kept import Kept, unpack
 from ._spools import budget_bytes, checked
@@ -74,7 +75,8 @@ class offload(saved_tensors_hooks):
             budget_bytes("offload", budget, torch.device("cpu"))
         least = bytes_of("min_bytes", min_bytes) if min_bytes else 0
         self._kept = Kept(checked("offload", spool), codec, 0, least)
-        super().__init__(self._kept.pack, unpack)
+        see_all_inputs()
+        super().__init__(uncompiled(self._kept.pack), unpack)
 
     def __enter__(self) -> None:
         stay = self._staying()
@@ -88,7 +90,6 @@ class offload(saved_tensors_hooks):
             for tensor in stay
             if type(tensor) in (torch.Tensor, torch.nn.Parameter)
         )
-        see_all_inputs()
         self._kept.enter()
         super().__enter__()
 

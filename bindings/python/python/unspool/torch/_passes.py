@@ -16,7 +16,7 @@ from unspool.schedules.given import figure
 from ._checked import Gradients, Told
 from ._graph import check_reached
 from ._layout import Layout, bytes_of_tensor, can_be_saved
-from ._spools import close_quietly, free_host, open_spool, place_of, reserve
+from ._spools import at_death, close_quietly, free_host, open_spool, place_of, reserve
 from ._surroundings import Surroundings
 from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
 
@@ -274,20 +274,17 @@ class Running:
     """
 
     def __init__(self, work: Work, run: Run) -> None:
-        self.work, self.run, self.ended = work, run, True
+        self.work, self.run = work, run
         with work.around.entered(), torch.no_grad():
             run.begin()
-        self.ended, self.random = False, work.around.random()
+        self.random = work.around.random()
+        self._abandoned = at_death(self, run.clean_up)
 
     def finish(self) -> AdjointReport:
         """The other pass."""
-        self.ended = True
+        self._abandoned.detach()
         self.work.around.set_random(self.random)
         return self.run.finish()
-
-    def __del__(self) -> None:
-        if not self.ended:
-            self.run.clean_up()
 
 
 class Passes:
@@ -304,13 +301,14 @@ class Passes:
         told: Told | None,
     ) -> None:
         state = sum(map(bytes_of_tensor, loop.init)) + OVERHEAD
-        self.loop, self.codec, self.own = loop, codec, given is None
+        self.loop, self.codec = loop, codec
         self.check, self.told = min(check, loop.steps), told
         self.spool = given
         if given is None:
             kept = None if schedule is None else figure(schedule, "slots")
             states = min(loop.steps if kept is None else kept, loop.steps) + 2 + self.check
             self.spool = open_spool(place_of(loop.init), min(states * state, free_host()))
+            at_death(self, close_quietly, self.spool)
         self.schedule = schedule or _fitting(loop.steps, state, self.spool, 1 + self.check)
         self.begun_with = loop.around.random()
         self.running: Running | None = None
@@ -365,11 +363,6 @@ class Passes:
         if not self.check:
             return Running(work, Run(job))
         return Running(work, CheckedRun(job, work.gradients, self.check, "torch.adjoint"))
-
-    def __del__(self) -> None:
-        if getattr(self, "own", False):
-            self.running = None
-            close_quietly(self.spool)
 
 
 def _fitting(steps: int, state: int, spool: Any, more: int) -> Schedule:

@@ -19,11 +19,13 @@ from unspool.errors import OptionError
 
 from ._changed import refuse
 from ._checked import Check, Told, count_of
+from ._eager import uncompiled
 from ._inputs import see_all_inputs
 from ._layout import bytes_of_tensor, can_be_saved
 from ._segments import ALIGNMENT, OVERHEAD, Measure, Segments, segments
 from ._spools import (
     Snapshot,
+    at_death,
     budget_bytes,
     checked,
     close_quietly,
@@ -39,6 +41,7 @@ __all__ = ["scan"]
 PROBED = 2
 
 
+@uncompiled
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -243,11 +246,11 @@ class _Keeper:
     def __init__(
         self, given: Any, cut: Segments, leaves: list[torch.Tensor], codec: Any, more: int = 0
     ) -> None:
-        self.codec, self._own, self.spool = codec, given is None, given
-        self.every = cut.every
-        if self._own:
+        self.codec, self.spool, self.every = codec, given, cut.every
+        if given is None:
             host = cut.host + more * (_bytes(leaves) + OVERHEAD)
             self.spool = open_spool(place_of(leaves), host, disk=cut.disk)
+            at_death(self, close_quietly, self.spool)
         # With one tier alone there is nothing to bring back.
         self._announced = len(self.spool.stats().tiers) < 2
         self._saved: dict[int, None] = {}
@@ -267,10 +270,6 @@ class _Keeper:
             self.spool.expect([each for each in reversed(self._saved) if each in self.spool])
             self._saved.clear()
         return snapshot.load()
-
-    def __del__(self) -> None:
-        if self._own and hasattr(self, "spool"):
-            close_quietly(self.spool)
 
 
 class _Start:

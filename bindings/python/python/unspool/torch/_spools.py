@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from ._layout import Layout
 
 __all__ = [
     "Snapshot",
+    "at_death",
     "budget_bytes",
     "checked",
     "close_quietly",
@@ -95,6 +97,14 @@ def open_spool(place: torch.device, host: int, *, disk: bool = False) -> Spool:
     return Spool(host=max(host, 1 << 20), disk=tempfile.gettempdir() if disk else None, on=on)
 
 
+def at_death(owner: Any, call: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function when nobody refers to `owner` any more; not while the interpreter ends, when
+    all spools are closed and little of Python is left."""
+    made = weakref.finalize(owner, call, *args)
+    made.atexit = False
+    return made
+
+
 def close_quietly(spool: Any) -> None:
     """Closes a spool of our own, at a moment when nobody could handle an error."""
     with contextlib.suppress(Error):
@@ -115,7 +125,7 @@ class Snapshot:
         version: of the checkpoint.
     """
 
-    __slots__ = ("keeper", "layouts", "spool", "version")
+    __slots__ = ("__weakref__", "keeper", "layouts", "spool", "version")
 
     def __init__(self, keeper: Any, tensors: Sequence[torch.Tensor], codec: Any) -> None:
         # Only a checkpoint that was saved is discarded.
@@ -126,13 +136,10 @@ class Snapshot:
         version = reserve()
         self.spool.save(version, *parts, **({} if codec is None else {"codec": codec}))
         self.version = version
+        at_death(self, discard_quietly, self.spool, version)
 
     def load(self) -> list[torch.Tensor]:
         """New tensors with what was saved."""
         made = [layout.empty() for layout in self.layouts]
         self.spool.restore(self.version, *(target for _, target in made))
         return [tensor for tensor, _ in made]
-
-    def __del__(self) -> None:
-        if self.version is not None:
-            discard_quietly(self.spool, self.version)
