@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -44,27 +45,32 @@ x = torch.ones(8)
 
 def output(program: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", START + program], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", START + program], capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-COMPARED = """
+def every(program: str) -> str:
+    """A program for each of the calls, one after the other."""
+    return "".join(f"def call():\n{indented(each + program)}\ncall()\n" for each in CALLS.values())
+
+
+def indented(text: str) -> str:
+    return textwrap.indent(text, "    ")
+
+
+def test_a_function_around_each_may_be_compiled() -> None:
+    program = """
 gradient = lambda run: torch.autograd.grad(run(x).sum() * 3, w)[0].item()
 compiled = torch.compile(lambda x: run(x + 1) - 1, backend="aot_eager")
 plain = [gradient(lambda x: run(x + 1) - 1) for _ in range(3)]
 assert [gradient(compiled) for _ in range(3)] == plain, plain
-gc.collect()
-assert len(own["spool"]) == 0
 print("the same")
 """
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_a_function_around_it_may_be_compiled(call: str) -> None:
     own = 'own = {"spool": unspool.Spool(host="8MiB")}\n'
-    assert output(own + CALLS[call] + COMPARED) == "the same\n"
+    after = "gc.collect(); assert len(own['spool']) == 0"
+    assert output(own + every(program) + after) == "the same\n" * len(CALLS)
 
 
 def test_a_compiled_step_stays_compiled() -> None:
@@ -80,20 +86,21 @@ print(len(count) > 0)
     assert output(program) == "True\n"
 
 
-@pytest.mark.parametrize("held", ["a name", "a cycle", "a compiled graph"])
-@pytest.mark.parametrize("call", CALLS)
-def test_a_program_may_end_with_a_graph_that_nobody_went_back_through(call: str, held: str) -> None:
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "sys.kept.append(run(x))",
+        "c = Cycle(); c.c, c.out = c, run(x); sys.kept.append(c)",
+        'sys.kept.append(torch.compile(lambda x: run(x) + 1, backend="aot_eager")(x))',
+    ],
+    ids=["by name", "in a cycle", "compiled"],
+)
+def test_a_program_may_end_with_graphs_that_nobody_went_back_through(kept: str) -> None:
     program = f"""
-import warnings
-warnings.simplefilter("ignore", RuntimeWarning)
-own = {{}}
-{CALLS[call]}
 for _ in range(3):
     run(x).sum().backward()
-out = run(x)
+{kept}
 """
-    if held == "a cycle":
-        program += "\nclass Cycle: pass\nc = Cycle(); c.c, c.out = c, out; sys.kept = c\n"
-    if held == "a compiled graph":
-        program += '\nout = torch.compile(lambda x: run(x) + 1, backend="aot_eager")(x)\n'
-    assert output(program + "print('the end')") == "the end\n"
+    start = "own = {}; sys.kept = []\nclass Cycle: pass\n"
+    quiet = "import warnings; warnings.simplefilter('ignore', RuntimeWarning)\n"
+    assert output(quiet + start + every(program) + "print('the end')") == "the end\n"
