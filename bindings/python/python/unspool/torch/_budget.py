@@ -20,6 +20,7 @@ from unspool.planning import measure_links
 from unspool.stats import size, table, time
 
 from ._found import Wrapped, blocks_of
+from ._inputs import see_all_inputs
 from ._kept import STAGE
 from ._moving import Carrier
 from ._spools import checked, free_host
@@ -155,6 +156,7 @@ class budget:
         self._budget = bytes_of("budget", budget)
         found = blocks_of(model, blocks)
         self._model, self._warned = type(model).__name__, False
+        see_all_inputs()
         self._names: dict[int, str] = {}
         self._wrapped: list[Wrapped] = []
         for name, block in found.items():

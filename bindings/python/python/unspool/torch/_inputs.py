@@ -27,6 +27,9 @@ NAMES = (
     "_checkpoint_without_reentrant_generator",
 )
 
+#: Modules whose hooks forget what is saved, and compute it again.
+AGAIN = (torch.utils.checkpoint.__name__, "unspool.torch._recompute")
+
 
 @functools.cache
 def see_all_inputs() -> None:
@@ -41,10 +44,10 @@ def see_all_inputs() -> None:
 
 
 def within_checkpoint() -> bool:
-    """Whether PyTorch's `checkpoint` forgets what is saved now, or computes it again at the moment:
-    it has to be the same both times."""
+    """Whether what is saved now will be computed again, or is at the moment: by PyTorch's
+    `checkpoint`, by `scan` or by a block of `budget`. It has to be the same both times."""
     hooks = _hooks()
-    return hooks is not None and hooks[0].__module__ == torch.utils.checkpoint.__name__
+    return hooks is not None and getattr(hooks[0], "__module__", "") in AGAIN
 
 
 def _by_position(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,6 @@ from torch.utils.checkpoint import checkpoint
 
 from ._changed import Held
 from ._entry import Entry, movable
-from ._inputs import see_all_inputs
 from ._kept import own_spool, unpack
 from ._lanes import Lanes
 from ._spools import at_death, close_quietly, discard_quietly
@@ -124,7 +123,6 @@ class Moving(saved_tensors_hooks):
 def again(run: Callable[..., Any], args: Sequence[Any], kwargs: Any, hooks: Any = None) -> Any:
     """Calls a function of which only the arguments are saved; it is called again in the backward
     pass. With `hooks`, tensors among the arguments go through those."""
-    see_all_inputs()
     leaves, tree = flatten((tuple(args), dict(kwargs)))
 
     def call(*leaves: Any) -> Any:

@@ -120,6 +120,7 @@ def scan(
             "nobody knows how long it is: give `length` alone."
         )
     rows = Rows("scan", xs, length, endless=until is not None)
+    see_all_inputs()
     loop = _Loop(step, rows, until)
     given = checked("scan", spool)
     if not torch.is_grad_enabled():
@@ -388,7 +389,6 @@ def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> A
     if check is not None:
         exact = _Start(keeper, carry, exact=True) if check.wants() else None
         check.add(carry, loop.upto(keeper.every), start, exact)
-    see_all_inputs()
     # By these, checkpoint knows of which GPUs the random numbers are to be the same again.
     marks = [torch.empty(0, device=device) for device in start.devices]
     del carry
