@@ -20,7 +20,8 @@ from ._checked import Told, count_of
 from ._eager import uncompiled
 from ._passes import Loop, Passes
 from ._spools import checked
-from ._trees import Rows, flatten, unflatten
+from ._surroundings import transformed
+from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
 
 __all__ = ["adjoint"]
 
@@ -91,16 +92,24 @@ def adjoint(
     known = None if chosen is None else figure(chosen, "steps")
     if known not in (None, steps):
         raise OptionError(f"adjoint: the schedule is for {known} steps, and the loop has {steps}.")
-    loop = Loop(step, rows, tree, leaves, listed)
     if not steps:
         return init, None
-    if not torch.is_grad_enabled():
-        return loop.plain()
-    loop.try_first_step()
+    if not torch.is_grad_enabled() or transformed():
+        return _plain(step, init, rows)
+    loop = Loop(step, rows, tree, leaves, listed)
     passes = Passes(loop, chosen, given, codec, checks, fidelity)
     found = list(_Node.apply(passes, *leaves, *rows.leaves, *listed))
     carry, ys = found[: len(leaves)], found[len(leaves) :]
     return unflatten(carry, tree), passes.outputs.tree_of(ys)
+
+
+def _plain(step: Callable[[Any, Any], Any], carry: Any, rows: Rows) -> tuple[Any, Any]:
+    """The loop, when nobody goes back through it."""
+    outputs = Outputs("adjoint")
+    for n in range(rows.length or 0):
+        carry, y = taken_apart("adjoint", step(carry, rows[n]))
+        outputs.append(y)
+    return carry, outputs.stacked()
 
 
 def _params(params: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -22,8 +22,8 @@ from unspool._adjoint.fidelity import Comparison, spread, warn
 from unspool._adjoint.report import Fidelity
 from unspool.errors import ArrayError, OptionError
 
+from ._again import Moment
 from ._graph import leaves_reached
-from ._surroundings import Surroundings
 from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
 
 __all__ = ["Check", "Gradients", "Told", "count_of"]
@@ -114,14 +114,14 @@ class _Segment:
         start: says the carry as it comes back; None for the last segment, which is not computed
             again.
         exact: says it without loss, for the last segment and for those that are checked.
-        random: the states of the generators of random numbers.
+        moment: what was there when it began.
     """
 
     first: int
     count: int
     start: weakref.ref[Any] | None
     exact: Any
-    random: list[torch.Tensor]
+    moment: Moment
 
 
 class Check:
@@ -144,7 +144,6 @@ class Check:
         self.chosen = tuple(spread(restored, count))
         self.gradients = Gradients(flatten(init)[0], rows)
         self.segments: list[_Segment] = []
-        self.around: Surroundings | None = None
         self.params: list[torch.Tensor] = []
         self.y: Callable[[int], list[Any]] = lambda n: []
 
@@ -152,10 +151,8 @@ class Check:
         """Whether the next segment needs an exact copy of its start."""
         return len(self.segments) in self.chosen
 
-    def add(self, carry: Any, steps: range, start: Any, exact: Any) -> None:
+    def add(self, carry: Any, steps: range, start: Any, exact: Any, moment: Moment) -> None:
         """The next segment begins."""
-        leaves = flatten(carry)[0]
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         for kept in (exact or start).kept:
             if _needs_gradient(kept) and kept.numel():
                 raise ArrayError(
@@ -163,11 +160,8 @@ class Check:
                     f"{list(kept.shape)} on {kept.device} that needs a gradient and is not saved, "
                     "so that its part cannot be checked: run without `check`."
                 )
-        if self.around is None:
-            self.around = Surroundings([*tensors, *self.rows.leaves])
         held = None if start is None else weakref.ref(start)
-        random = self.around.random()
-        self.segments.append(_Segment(steps.start, len(steps), held, exact, random))
+        self.segments.append(_Segment(steps.start, len(steps), held, exact, moment))
 
     def results(self, carry: Any, outputs: Outputs) -> tuple[Any, Any]:
         """The results of the loop, through which nobody goes back without a check."""
@@ -210,9 +204,11 @@ class Check:
 
     def _back(self, segment: _Segment, start: Any) -> None:
         """Takes the gradients back over a segment that starts with a carry."""
-        assert self.around is not None
-        with self.around.again(), torch.enable_grad():
-            self.around.set_random(segment.random)
+        what = f"scan(check=...): a segment from step {segment.first} on"
+        segment.moment.again(what, functools.partial(self._back_now, segment, start))
+
+    def _back_now(self, segment: _Segment, start: Any) -> None:
+        with torch.enable_grad():
             begun, carry = start.leaves_and_carry()
             xs, ys = [], []
             for n in range(segment.first, segment.first + segment.count):

@@ -103,12 +103,17 @@ def _is_unit(module: torch.nn.Module) -> bool:
 
 
 class Wrapped:
-    """What takes the place of the `forward` of a block; of a block that was compiled, of that."""
+    """What takes the place of the `forward` of a block; of a block that was compiled, of that.
+
+    Attributes:
+        watch: what the block reaches, once it is computed again.
+    """
 
     def __init__(self, block: torch.nn.Module, call: Callable[..., Any]) -> None:
         compiled = getattr(block, "_compiled_call_impl", None) is not None
         self.name = "_compiled_call_impl" if compiled else "forward"
         self.block, self._call = block, call
+        self.watch: Any = None
         self.original = getattr(block, self.name)
         self._lazy = True
         self._before = block.__dict__.get(self.name)

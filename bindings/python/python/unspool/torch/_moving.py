@@ -1,24 +1,21 @@
-"""Blocks of which what is saved, or the input, is moved; blocks that are computed again."""
+"""Blocks of which what is saved, or the input, is moved."""
 
 from __future__ import annotations
 
-import contextlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils.checkpoint import checkpoint
 
 from ._changed import Held
 from ._entry import Entry, movable
 from ._kept import own_spool, unpack
 from ._lanes import Lanes
 from ._spools import at_death, close_quietly, discard_quietly
-from ._trees import flatten, unflatten
 
-__all__ = ["Carrier", "Moving", "again"]
+__all__ = ["Carrier", "Moving"]
 
 #: Storages that are smaller stay.
 LEAST = 4096
@@ -118,16 +115,3 @@ class Moving(saved_tensors_hooks):
             if entry is not None:
                 with entry.lock:
                     entry.move(self._carrier.spool(entry.device), None, self._carrier.lanes)
-
-
-def again(run: Callable[..., Any], args: Sequence[Any], kwargs: Any, hooks: Any = None) -> Any:
-    """Calls a function of which only the arguments are saved; it is called again in the backward
-    pass. With `hooks`, tensors among the arguments go through those."""
-    leaves, tree = flatten((tuple(args), dict(kwargs)))
-
-    def call(*leaves: Any) -> Any:
-        args, kwargs = unflatten(list(leaves), tree)
-        return run(*args, **kwargs)
-
-    with contextlib.nullcontext() if hooks is None else hooks:
-        return checkpoint(call, *leaves, use_reentrant=False)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 from unspool._adjoint.fidelity import CheckedRun
 from unspool._adjoint.report import AdjointReport
 from unspool._adjoint.run import Job, Run
@@ -13,11 +16,14 @@ from unspool.errors import ArrayError
 from unspool.schedules import Revolve, Schedule, Stop, StoreAll
 from unspool.schedules.given import figure
 
+from ._again import Moment, Watch, compare, first_time, held, kind_of_step
+from ._changed import Held
 from ._checked import Gradients, Told
+from ._generators import torch_states, torch_states_put
 from ._graph import check_reached
+from ._hooks import without_hooks
 from ._layout import Layout, bytes_of_tensor, can_be_saved
 from ._spools import at_death, close_quietly, free_host, open_spool, place_of, reserve
-from ._surroundings import Surroundings
 from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
 
 __all__ = ["Loop", "Passes"]
@@ -39,7 +45,10 @@ class Loop:
         given: the tensors of the first carry.
         init: the same without a graph.
         params: tensors that `step` reads besides its arguments.
-        around: what the steps depend on besides.
+        watch: what the steps reach.
+        grows: whether steps take gradients themselves, and so need a graph also where it is not
+            kept.
+        begun_with: whether the first step was taken.
     """
 
     def __init__(
@@ -52,28 +61,38 @@ class Loop:
     ) -> None:
         _check_carry(init)
         self.step, self.rows, self.tree, self.params = step, rows, tree, params
-        self.around = Surroundings([*init, *rows.leaves, *params])
+        self.watch, self.grows, self.begun_with = Watch([step]), False, False
+        self.tensors = [*init, *rows.leaves, *params]
+        self.begun = self.watch.moment(self.tensors)
+        self.kind = kind_of_step("adjoint", self.watch, unflatten(list(init), tree))
+        self.gpus = self.begun.gpus
         self.given = list(init)
         self.init: list[torch.Tensor] = [leaf.detach() for leaf in init]
         self.steps = rows.length or 0
 
-    def plain(self) -> tuple[Any, Any]:
-        """The loop, when nobody wants gradients."""
-        carry, outputs = unflatten(self.init, self.tree), Outputs("adjoint")
-        for n in range(self.steps):
-            carry, y = taken_apart("adjoint", self.step(carry, self.rows[n]))
-            outputs.append(y)
-        return carry, outputs.stacked()
-
-    def try_first_step(self) -> None:
-        """Takes the first step once, to see what it reads before there is a history."""
-        with self.around.again():
-            Once(self, self.init, 0)
+    def first(self) -> tuple[list[torch.Tensor], Any]:
+        """The carry after the first step, and its output. It is taken with its graph, to see what
+        it reads before there is a history, and whether it takes a gradient itself."""
+        once = Once(self, self.init, 0)
+        self.begun_with, self.grows = True, once.unpacked
+        new, y = self._checked(0, self.init, once.versions, once.returned)
+        return [leaf.detach() for leaf in new], _plain(y)
 
     def advanced(self, n: int, leaves: list[torch.Tensor]) -> tuple[list[torch.Tensor], Any]:
         """The carry after step n, and its output."""
         versions = [leaf._version for leaf in leaves]
-        carry, y = taken_apart("adjoint", self.step(unflatten(leaves, self.tree), self.rows[n]))
+        if self.grows:
+            once = Once(self, leaves, n)
+            new, y = self._checked(n, leaves, once.versions, once.returned)
+            return [leaf.detach() for leaf in new], _plain(y)
+        returned = self.step(unflatten(leaves, self.tree), self.rows[n])
+        return self._checked(n, leaves, versions, returned)
+
+    def _checked(
+        self, n: int, leaves: Sequence[torch.Tensor], versions: Sequence[int], returned: Any
+    ) -> tuple[list[torch.Tensor], Any]:
+        """What step n has returned, if it is as it must be."""
+        carry, y = taken_apart("adjoint", returned)
         new, tree = flatten(carry)
         if tree != self.tree:
             raise ArrayError(f"adjoint: the carry of step {n} has another structure than `init`.")
@@ -94,6 +113,13 @@ class Loop:
         return new, y
 
 
+def _plain(y: Any) -> Any:
+    """An output without its graph."""
+    leaves, tree = flatten(y)
+    found = [each.detach() if isinstance(each, torch.Tensor) else each for each in leaves]
+    return unflatten(found, tree)
+
+
 def _check_carry(leaves: Sequence[Any]) -> None:
     if not leaves:
         raise ArrayError("adjoint: there is no tensor in the carry.")
@@ -110,18 +136,44 @@ def _check_carry(leaves: Sequence[Any]) -> None:
 
 
 class Once:
-    """One step with its graph, and what that graph reaches."""
+    """One step with its graph, and what that graph reaches.
+
+    Attributes:
+        unpacked: whether the step has taken a gradient itself.
+        versions: of the tensors of its carry, before it ran.
+    """
 
     def __init__(self, loop: Loop, leaves: Sequence[torch.Tensor], n: int) -> None:
+        self.unpacked = False
         with torch.enable_grad():
             self.carry = [_leaf(leaf) for leaf in leaves]
             self.x = [_leaf(row) for row in loop.rows.leaves_of(n)]
-            returned = loop.step(unflatten(self.carry, loop.tree), loop.rows.tree_of(self.x))
-        carry, y = taken_apart("adjoint", returned)
+            self.versions = [leaf._version for leaf in leaves]
+            with contextlib.nullcontext() if loop.begun_with else self._watching():
+                self.returned = loop.step(
+                    unflatten(self.carry, loop.tree), loop.rows.tree_of(self.x)
+                )
+        carry, y = taken_apart("adjoint", self.returned)
         self.after, self.y = flatten(carry)[0], flatten(y)[0]
         self.params = loop.params
         tensors = [out for out in (*self.after, *self.y) if isinstance(out, torch.Tensor)]
         check_reached(tensors, [*self.carry, *self.x, *self.params])
+
+    @contextlib.contextmanager
+    def _watching(self) -> Iterator[None]:
+        """A context that notes whether the step takes a gradient itself."""
+        watched = [each.register_hook(self._unpack) for each in self.carry if each.requires_grad]
+        with saved_tensors_hooks(Held, self._unpack_held):
+            yield
+        for each in watched:
+            each.remove()
+
+    def _unpack(self, _: Any) -> None:
+        self.unpacked = True
+
+    def _unpack_held(self, held: Held) -> torch.Tensor:
+        self.unpacked = True
+        return held.get()
 
     def back(self, after: Some, y: Some, sums: Some) -> tuple[Some, Some, Some]:
         """The gradients of the carry and of x, and those of the parameters added to `sums`.
@@ -139,11 +191,16 @@ class Once:
         wanted = [each for each in inputs if each.requires_grad]
         if not pairs or not wanted:
             return [None] * len(self.carry), [None] * len(self.x), sums
-        made = iter(
-            torch.autograd.grad(
-                [out for out, _ in pairs], wanted, [each for _, each in pairs], allow_unused=True
+        # Those of the parameters run once, on the whole gradient.
+        with without_hooks(self.params):
+            made = iter(
+                torch.autograd.grad(
+                    [out for out, _ in pairs],
+                    wanted,
+                    [each for _, each in pairs],
+                    allow_unused=True,
+                )
             )
-        )
         found = [next(made) if each.requires_grad else None for each in inputs]
         first, second = len(self.carry), len(self.carry) + len(self.x)
         return found[:first], found[first:second], found[second:]
@@ -154,43 +211,54 @@ def _leaf(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class State(tuple[torch.Tensor, ...]):
-    """What is saved of a state; and its tensors, how they lie, and its random numbers."""
+    """What is saved of a state; and its tensors, how they lie, its random numbers, and what else
+    there was when its step began."""
 
     leaves: list[torch.Tensor]
     layouts: list[Layout]
     random: list[torch.Tensor]
+    moment: Moment
 
 
 class Carry:
     """The working state as the driver sees it: tensors that never change and are replaced.
 
     With each state go those of the generators of random numbers, so that a step that is computed
-    again draws the same.
+    again draws the same. What else is there when its step begins stays in main memory, by the
+    version under which the state is saved.
     """
 
     frozen = True
 
-    def __init__(self, leaves: list[torch.Tensor], around: Surroundings, first: int) -> None:
-        self.leaves, self.around, self.first = leaves, around, first
+    def __init__(self, loop: Loop, leaves: list[torch.Tensor], first: int) -> None:
+        self.loop, self.leaves, self.first = loop, leaves, first
         # The first state may lie in memory in another way than those that steps make.
         self.before = self.after = self.layouts = [Layout.whole(leaf) for leaf in leaves]
         # What `now` returns, until there is another state.
         self._now: State | None = None
+        self._step = 0
+        self._moments: dict[int, Moment] = {}
+        # Whether what is there is not what was there at this state.
+        self.elsewhere = False
 
     def now(self) -> State:
         """The state, with the random numbers with which its step begins."""
         if self._now is None:
-            pairs, random = zip(self.layouts, self.leaves, strict=True), self.around.random()
+            pairs = zip(self.layouts, self.leaves, strict=True)
+            random = torch_states(self.loop.gpus)
             state = State([*(layout.saved(leaf) for layout, leaf in pairs), *random])
             state.leaves, state.layouts, state.random = self.leaves, self.layouts, random
+            state.moment = self.loop.watch.moment(within=False)
+            self._moments[self.first + self._step] = state.moment
             self._now = state
         return self._now
 
-    def stepped(self, leaves: list[torch.Tensor]) -> None:
+    def stepped(self, leaves: list[torch.Tensor], step: int) -> None:
         """Steps have made another state."""
         if self.after is self.before:
             self.after = [Layout.whole(leaf) for leaf in leaves]
         self.leaves, self.layouts, self._now = leaves, self.after, None
+        self._step = step
 
     def replace(self, _: Any) -> None:
         """What `forward` returned: nothing, as it has called `stepped`."""
@@ -198,22 +266,31 @@ class Carry:
     def put_back(self, state: State) -> None:
         """Makes an earlier state the working one."""
         self.leaves, self.layouts, self._now = state.leaves, state.layouts, state
-        self.around.set_random(state.random)
+        self.elsewhere = True
+
+    def enter(self, state: State) -> None:
+        """All is as it was when the step of a state began."""
+        self.elsewhere = False
+        state.moment.put()
+        torch_states_put(state.random, self.loop.gpus)
 
     def restore(self, spool: Any, version: int, stream: Any) -> None:
         """Makes a state of the spool the working one."""
         layouts = self.before if version == self.first else self.after
-        self.put_back(self._read(spool, version, layouts, stream))
+        self.put_back(self._read(spool, version, layouts, self._moments[version], stream))
 
     def loaded(self, spool: Any, version: int, like: State) -> State:
         """A state of the spool that lies as another one."""
-        return self._read(spool, version, like.layouts, None)
+        return self._read(spool, version, like.layouts, like.moment, None)
 
-    def _read(self, spool: Any, version: int, layouts: list[Layout], stream: Any) -> State:
+    def _read(
+        self, spool: Any, version: int, layouts: list[Layout], moment: Moment, stream: Any
+    ) -> State:
         made = [layout.empty() for layout in layouts]
-        random = [torch.empty_like(each) for each in self.now().random]
+        random = [torch.empty_like(each) for each in torch_states(self.loop.gpus)]
         state = State([*(target for _, target in made), *random])
         state.leaves, state.layouts, state.random = [leaf for leaf, _ in made], layouts, random
+        state.moment = moment
         spool.restore(version, *state, stream=stream)
         return state
 
@@ -223,67 +300,67 @@ class Work:
 
     Attributes:
         counted: whether the schedule knows the number of steps.
-        repeats: whether a step is reversed several times in a row, with the same random numbers.
+        last: the last carry.
+        expected: the same as `compare` takes it, if it is to be compared.
     """
 
-    def __init__(self, loop: Loop, carry: Carry, *, counted: bool, repeats: bool) -> None:
-        self.loop, self.carry, self.counted, self.repeats = loop, carry, counted, repeats
+    def __init__(self, loop: Loop, carry: Carry, *, counted: bool) -> None:
+        self.loop, self.carry, self.counted = loop, carry, counted
         self.outputs = Outputs("adjoint")
         self.last: list[torch.Tensor] = []
-        self.random: list[torch.Tensor] = []
+        self.expected: Sequence[Any] | None = None
         # The gradients of the outputs of all steps, and what they become on their way back.
         self.y: Some = []
         self.gradients = Gradients(loop.given, loop.rows)
         self.gradients.sums = [None] * len(loop.params)
 
-    def forward(self, _: Any, start: int, stop: int) -> Any:
+    def forward(self, state: State, start: int, stop: int) -> Any:
         """Takes steps without a graph."""
         leaves, end = self.carry.leaves, min(stop, self.loop.steps)
+        if self.carry.elsewhere:
+            self.carry.enter(state)
         for n in range(start, end):
-            leaves, y = self.loop.advanced(n, leaves)
-            if n == len(self.outputs):
+            new = n == len(self.outputs)
+            leaves, y = self.loop.first() if new and n == 0 else self.loop.advanced(n, leaves)
+            if new:
                 self.outputs.append(y)
-        self.carry.stepped(leaves)
+                if n == 0:
+                    self.loop.watch.learn(state.moment)
+                    self.loop.watch.generators.idle(state.moment.random)
+        if start and end == len(self.outputs):
+            self.loop.watch.learn(state.moment)
+        self.carry.stepped(leaves, end)
         return None if self.counted or end < self.loop.steps else Stop(end)
 
     def at_end(self, _: Any) -> None:
         """The working state is the last one."""
-        self.last, self.random = self.carry.leaves, self.around.random()
-
-    @property
-    def around(self) -> Surroundings:
-        """Random numbers and autocast."""
-        return self.loop.around
+        self.last = self.carry.leaves
 
     def reverse(self, state: State, n: int) -> None:
         """Takes the gradients back over step n."""
         y, found = self.outputs.of_step(self.y, n), self.gradients
-        if self.repeats:
-            self.around.set_random(state.random)
+        self.carry.enter(state)
         once = Once(self.loop, state.leaves, n)
+        if self.expected is not None and n == self.loop.steps - 1:
+            compare(self.loop.kind, f"adjoint: step {n}", self.expected, once.after)
+            self.expected = None
+        self.carry.elsewhere = True
         found.after, row, found.sums = once.back(found.after, y, found.sums)
         found.add_row(row)
 
 
 class Running:
     """A run of the driver that is between its passes. When nobody refers to it any more, the driver
-    discards what it has kept: nothing that the driver calls refers to this.
-
-    Attributes:
-        random: the random numbers with which the other pass begins.
-    """
+    discards what it has kept: nothing that the driver calls refers to this."""
 
     def __init__(self, work: Work, run: Run) -> None:
         self.work, self.run = work, run
-        with work.around.entered(), torch.no_grad():
-            run.begin()
-        self.random = work.around.random()
+        run.begin()
         self._abandoned = at_death(self, run.clean_up)
 
     def finish(self) -> AdjointReport:
         """The other pass."""
         self._abandoned.detach()
-        self.work.around.set_random(self.random)
         return self.run.finish()
 
 
@@ -310,28 +387,39 @@ class Passes:
             self.spool = open_spool(place_of(loop.init), min(states * state, free_host()))
             at_death(self, close_quietly, self.spool)
         self.schedule = schedule or _fitting(loop.steps, state, self.spool, 1 + self.check)
-        self.begun_with = loop.around.random()
         self.running: Running | None = None
         self.outputs = Outputs("adjoint")
+        self.ended: Moment | None = None
 
     def forward(self) -> list[torch.Tensor]:
         """The tensors of the last carry and those of the outputs."""
-        running = self.running = self._run()
+        with torch.no_grad():
+            running = self.running = self.loop.begun.around.run(self._run, cached=False)
         self.outputs = running.work.outputs
-        self.loop.around.set_random(running.work.random)
+        used = self.loop.watch.generators.used()
+        self.ended = self.loop.watch.moment(self.loop.tensors)
+        self.ended.unknown |= used
+        if first_time(self.loop.kind) or self.check:
+            running.work.expected = held(running.work.last)
         ys = self.outputs.tensors()
         return [*running.work.last, *ys]
 
     def backward(self, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """The gradients of init, xs and params, from those of what `forward` returned."""
+        assert self.ended is not None
+        found = self.ended.again("adjoint", functools.partial(self._back, gradients), cached=False)
+        return list(found)
+
+    def _back(self, gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
         loop = self.loop
-        with loop.around.again():
-            running, self.running = self.running or self._run(), None
-            work, carried = running.work, len(loop.init)
-            work.outputs = self.outputs
-            found = work.gradients
-            found.after, work.y = list(gradients[:carried]), list(gradients[carried:])
-            report = running.finish()
+        if self.running is None:
+            loop.begun.put()
+        running, self.running = self.running or self._run(), None
+        work, carried = running.work, len(loop.init)
+        work.outputs = self.outputs
+        found = work.gradients
+        found.after, work.y = list(gradients[:carried]), list(gradients[carried:])
+        report = running.finish()
         columns = zip(*found.rows(), strict=True)
         rows = [loop.rows.gathered(place, column) for place, column in enumerate(columns)]
         if self.told is not None and report.fidelity is not None:
@@ -341,10 +429,8 @@ class Passes:
     def _run(self) -> Running:
         """The forward pass."""
         loop, first = self.loop, reserve(self.loop.steps + 2 + self.check)
-        carry = Carry(loop.init, loop.around, first)
-        work = Work(
-            loop, carry, counted=figure(self.schedule, "steps") is not None, repeats=self.check > 0
-        )
+        carry = Carry(loop, loop.init, first)
+        work = Work(loop, carry, counted=figure(self.schedule, "steps") is not None)
         job = Job(
             schedule=self.schedule,
             spool=self.spool,
@@ -359,7 +445,6 @@ class Passes:
             lookahead=LOOKAHEAD,
             codec=self.codec,
         )
-        loop.around.set_random(self.begun_with)
         if not self.check:
             return Running(work, Run(job))
         return Running(work, CheckedRun(job, work.gradients, self.check, "torch.adjoint"))

@@ -9,19 +9,21 @@ needs a tensor of the segment, and discarded when the graph lets go of the segme
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch.utils.checkpoint import checkpoint
 from unspool._adjoint.report import Fidelity
 from unspool.errors import OptionError
 
+from ._again import Watch, first_time, held, kind_of_step
 from ._changed import refuse
 from ._checked import Check, Told, count_of
 from ._eager import uncompiled
 from ._inputs import see_all_inputs
 from ._layout import bytes_of_tensor, can_be_saved
+from ._recompute import Frame
 from ._segments import ALIGNMENT, OVERHEAD, Measure, Segments, segments
 from ._spools import (
     Snapshot,
@@ -33,6 +35,7 @@ from ._spools import (
     open_spool,
     place_of,
 )
+from ._surroundings import transformed
 from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
 
 __all__ = ["scan"]
@@ -123,7 +126,7 @@ def scan(
     see_all_inputs()
     loop = _Loop(step, rows, until)
     given = checked("scan", spool)
-    if not torch.is_grad_enabled():
+    if not torch.is_grad_enabled() or transformed():
         return loop.result(loop.run(init, loop.rest()))
     carry = init if every != "auto" else loop.probe(init)
     if loop.ended:
@@ -181,6 +184,14 @@ class _Loop:
         self.outputs = Outputs("scan")
         self.done = self.saved = 0
         self.ended = rows.length == 0
+        self._watch: Watch | None = None
+
+    @property
+    def watch(self) -> Watch:
+        """What the steps reach, once some are to be computed again."""
+        if self._watch is None:
+            self._watch = Watch([self.step])
+        return self._watch
 
     def left(self) -> int:
         """How many steps are left; 0 where nobody knows."""
@@ -198,12 +209,16 @@ class _Loop:
         assert end is not None
         return range(self.done, end)
 
-    def run(self, carry: Any, numbers: Iterable[int]) -> Any:
-        """Takes steps, as a plain loop does."""
+    def run(
+        self, carry: Any, numbers: Iterable[int], after: Callable[[], None] | None = None
+    ) -> Any:
+        """Takes steps, as a plain loop does, and calls `after` after each."""
         for n in numbers:
             carry, y = taken_apart("scan", self.step(carry, self.rows[n]))
             self.outputs.append(y)
             self.done = n + 1
+            if after is not None:
+                after()
             if self.until is not None and self._stops(carry):
                 self.ended = True
                 return carry
@@ -255,6 +270,8 @@ class _Keeper:
         # With one tier alone there is nothing to bring back.
         self._announced = len(self.spool.stats().tiers) < 2
         self._saved: dict[int, None] = {}
+        # The last segment so far, whose end is compared when it is computed again.
+        self._last: weakref.ref[Frame] | None = None
 
     def keep(self, tensors: list[torch.Tensor]) -> Snapshot:
         """Saves a state."""
@@ -272,10 +289,21 @@ class _Keeper:
             self._saved.clear()
         return snapshot.load()
 
+    def compare_next(self, frame: Frame, start: _Start, carry: Any) -> None:
+        """The segment that ends with a carry is the first one that may be computed again. From a
+        state that a codec has changed, results are other ones."""
+        if not first_time(frame.kind) or not (start.snapshot is None or start.snapshot.exact()):
+            return
+        before = None if self._last is None else self._last()
+        if before is not None:
+            before.expected = None
+        # Steps may change their carry in place.
+        frame.expected = held(flatten(carry)[0], copied=True)
+        self._last = weakref.ref(frame)
+
 
 class _Start:
-    """The carry with which a segment starts: the live one at first, and then a copy of it; or at
-    once an exact copy.
+    """A copy of the carry with which a segment starts; or an exact copy.
 
     What cannot be saved (numbers, sparse tensors, subclasses, tensors of other devices) is kept as
     it is. A tensor that is in the carry twice is so again.
@@ -283,8 +311,6 @@ class _Start:
 
     def __init__(self, keeper: _Keeper, carry: Any, *, exact: bool = False) -> None:
         leaves, self.tree = flatten(carry)
-        self.devices = {leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)}
-        self.first, self.live = not exact, None if exact else carry
         tensors = {id(leaf): leaf for leaf in leaves if can_be_saved(leaf)}
         places = {key: place for place, key in enumerate(tensors)}
         self.places = [places.get(id(leaf)) for leaf in leaves]
@@ -297,11 +323,8 @@ class _Start:
         if made:
             self.snapshot = Snapshot(keeper, made, "raw") if exact else keeper.keep(made)
 
-    def take(self) -> Any:
-        """The carry: the live one for the first time."""
-        if self.first:
-            live, self.first, self.live = self.live, False, None
-            return live
+    def carry(self) -> Any:
+        """The carry."""
         return self._filled([] if self.snapshot is None else self._copies(self.snapshot))
 
     def leaves_and_carry(self) -> tuple[list[torch.Tensor], Any]:
@@ -356,40 +379,41 @@ class _Results(torch.autograd.Function):
 def _segmented(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
     """Takes all steps that are left, in segments; the last one is not computed again, as its memory
     is free once the others are."""
+    kind = kind_of_step("scan", loop.watch, carry) if check is None else None
     while not loop.ended:
         last = loop.rows.length is not None and loop.left() <= keeper.every
         if last and loop.until is None:
             if check is not None:
-                check.add(carry, loop.upto(None), None, _Start(keeper, carry, exact=True))
+                moment = loop.watch.moment(flatten(carry)[0])
+                exact = _Start(keeper, carry, exact=True)
+                check.add(carry, loop.upto(None), None, exact, moment)
             return loop.run(carry, loop.rest())
-        carry = _segment(loop, carry, keeper, check)
+        carry = _segment(loop, carry, keeper, check, kind)
     return carry
 
 
-def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
+def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None, kind: Any) -> Any:
     """Takes the steps of one segment."""
-    first, taken, step, rows = loop.done, 0, loop.step, loop.rows
-    # Taken out when the segment runs: what the graph holds must not lead to outputs of the graph.
-    loops = [loop]
-
-    def forwards(start: _Start, *_: torch.Tensor) -> Any:
-        nonlocal taken
-        carry = start.take()
-        if loops:
-            live = loops.pop()
-            carry = live.run(carry, live.upto(keeper.every))
-            taken = live.done - first
-            return carry
-        rows.check()
-        for n in range(first, first + taken):
-            carry, _ = step(carry, rows[n])
-        return None
-
+    first, step, rows = loop.done, loop.step, loop.rows
     start = _Start(keeper, carry)
+    moment = loop.watch.moment(flatten(carry)[0])
     if check is not None:
         exact = _Start(keeper, carry, exact=True) if check.wants() else None
-        check.add(carry, loop.upto(keeper.every), start, exact)
-    # By these, checkpoint knows of which GPUs the random numbers are to be the same again.
-    marks = [torch.empty(0, device=device) for device in start.devices]
-    del carry
-    return checkpoint(forwards, start, *marks, use_reentrant=False)
+        check.add(carry, loop.upto(keeper.every), start, exact, moment)
+    steps = loop.upto(keeper.every)
+
+    # What the graph holds must not lead to the outputs of the loop.
+    def again() -> list[Any]:
+        rows.check()
+        carry = start.carry()
+        for n in steps:
+            carry, _ = step(carry, rows[n])
+        return flatten(carry)[0]
+
+    frame = Frame(f"scan: a segment from step {first} on", kind, moment, again)
+    with frame.saving():
+        carry = loop.run(carry, steps, frame.let_go)
+    steps = range(first, loop.done)
+    loop.watch.learn(moment)
+    keeper.compare_next(frame, start, carry)
+    return carry

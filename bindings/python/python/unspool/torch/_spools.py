@@ -24,6 +24,7 @@ __all__ = [
     "close_quietly",
     "discard_quietly",
     "free_host",
+    "is_exact",
     "open_spool",
     "place_of",
     "reserve",
@@ -117,6 +118,15 @@ def discard_quietly(spool: Any, version: int) -> None:
         spool.discard(version)
 
 
+def is_exact(spool: Any, version: int) -> bool:
+    """Whether a checkpoint was kept without loss."""
+    try:
+        found = spool.achieved(version).values()
+    except Error:
+        return False
+    return all(each.codec == "raw" or each.max_error == 0.0 for each in found)
+
+
 class Snapshot:
     """Tensors in a spool, which are discarded when nobody refers to this any more.
 
@@ -137,6 +147,10 @@ class Snapshot:
         self.spool.save(version, *parts, **({} if codec is None else {"codec": codec}))
         self.version = version
         at_death(self, discard_quietly, self.spool, version)
+
+    def exact(self) -> bool:
+        """Whether what comes back is what was saved, bit for bit."""
+        return self.version is None or is_exact(self.spool, self.version)
 
     def load(self) -> list[torch.Tensor]:
         """New tensors with what was saved."""

@@ -18,14 +18,17 @@ from typing import Any
 import torch
 from unspool._plan.blocks import Way
 
+from ._again import Watch
 from ._clock import Clock
 from ._entry import Entry
 from ._found import Wrapped
 from ._inputs import within_checkpoint
-from ._moving import Carrier, Moving, again
+from ._moving import Carrier, Moving
+from ._recompute import recomputed
 from ._segments import Measure
 from ._spools import place_of
 from ._states import Aside, Call, Chooser, Seen, Sizing, State, kind_of
+from ._surroundings import transformed
 from ._trees import flatten
 
 __all__ = ["Pass", "Stack"]
@@ -55,7 +58,7 @@ class Stack:
         block = wrapped.block
         if not (block.training and torch.is_grad_enabled()) or torch.compiler.is_compiling():
             return wrapped.original(*args, **kwargs)
-        if within_checkpoint() or wrapped.makes_parameters():
+        if within_checkpoint() or wrapped.makes_parameters() or transformed():
             # The first is computed again as it is; and a block that makes its parameters in this
             # call does not make them a second time.
             return wrapped.original(*args, **kwargs)
@@ -134,17 +137,25 @@ class Pass:
         if self.state.measures:
             self._note_inputs(call, leaves)
         if call.way is Way.RECOMPUTE:
-            return again(run, args, kwargs)
+            return self._again(call, args, kwargs)
         if call.way.moves:
             moving = Moving(self.carrier, self._staying(call, leaves))
             self._moved[place] = moving.moved
             if call.way is Way.RECALL:
-                return again(run, args, kwargs, moving)
+                return self._again(call, args, kwargs, moving)
             with moving:
                 return run(*args, **kwargs)
         if not self.state.measures:
             return run(*args, **kwargs)
         return self._counted(call, leaves, args, kwargs)
+
+    def _again(self, call: Call, args: Any, kwargs: Any, hooks: Any = None) -> Any:
+        wrapped = call.wrapped
+        if wrapped.watch is None:
+            wrapped.watch = Watch([wrapped.block])
+        what = f"budget: a block {type(wrapped.block).__name__}"
+        kind = (kind_of(wrapped.block), call.key)
+        return recomputed(what, kind, wrapped.watch, wrapped.original, args, kwargs, hooks)
 
     def _counted(self, call: Call, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         measure = Measure()

@@ -1,0 +1,384 @@
+"""Computing again what was computed before: the same computation, or an error that says why not.
+
+A `Watch` knows what a step or a block reaches. A `Moment` is what was there when it began to run:
+variables, buffers that it changes, generators of random numbers, and what surrounds it. When it
+is computed again, all of that is as it was, and afterwards it is as it was when that began.
+What cannot be brought back is compared: the versions of all tensors that are reached, and, for the
+first time of each kind of computation, its results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from unspool.errors import ArrayError
+
+from ._changed import Held
+from ._generators import Generators, torch_states, torch_states_put
+from ._reached import SIMPLE, Reached
+from ._surroundings import Surroundings
+from ._trees import flatten
+
+__all__ = ["DifferentError", "Moment", "Watch", "compare", "first_time", "held", "kind_of_step"]
+
+#: Bytes of tensors that are copied to learn which of them a step changes.
+LEARNED = 64 << 20
+#: Kinds of computations that were compared; the oldest is forgotten.
+KINDS = 1024
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+_lock = threading.Lock()
+_compared: OrderedDict[Any, None] = OrderedDict()
+
+
+class DifferentError(ArrayError, RuntimeError):
+    """What is computed again would not be what was computed before."""
+
+
+def first_time(kind: Any) -> bool:
+    """Whether computations of this kind were never compared; those of None always are."""
+    with _lock:
+        return kind is None or kind not in _compared
+
+
+def kind_of_step(call: str, watch: Watch, carry: Any) -> Any:
+    """What steps have in common of which one need be compared: their code and all that it reaches,
+    and the shapes of the carry."""
+    shapes = tuple(
+        (each.shape, each.dtype, each.device) if isinstance(each, torch.Tensor) else type(each)
+        for each in flatten(carry)[0]
+    )
+    return call, watch.reached.kinds, shapes
+
+
+class Watch:
+    """What functions and modules reach, and which of it they change."""
+
+    def __init__(self, roots: Sequence[Any]) -> None:
+        self.roots, self._lock = roots, threading.Lock()
+        self._places: list[list[int]] = []
+        # The tensors that are changed by what runs; None before it ran.
+        self.changing: list[torch.Tensor] | None = None
+        self._walk()
+
+    def _walk(self) -> None:
+        self.reached = Reached(*self.roots)
+        tensors = [each for each in self.reached.tensors() if _has_version(each)]
+        self.devices = {each.device for each in tensors}
+        self.generators = Generators(self.reached.generators)
+        self.changing = None
+
+    def moment(self, tensors: Sequence[Any] = (), *, within: bool = True) -> Moment:
+        """What is there now; with what surrounds it and PyTorch's own generators of random numbers,
+        also of the devices of `tensors`, or without where another moment has these."""
+        with self._lock:
+            ids = [place.ids() for place in self.reached.places]
+            if ids != self._places:
+                if self._places and self._differs(ids):
+                    self._walk()
+                    ids = [place.ids() for place in self.reached.places]
+                self._places = ids
+            given = {each.device for each in tensors if isinstance(each, torch.Tensor)}
+            return Moment(self, self.devices | given, within)
+
+    def _differs(self, ids: list[list[int]]) -> bool:
+        """Whether something other than a number or the like was replaced."""
+        for place, one, other in zip(self.reached.places, ids, self._places, strict=True):
+            if one != other:
+                known = set(other)
+                if any(
+                    id(each) not in known and not isinstance(each, SIMPLE)
+                    for each in place.values()
+                ):
+                    return True
+        return False
+
+    def candidates(self) -> list[torch.Tensor]:
+        """The tensors that are copied before a computation, as it may change them."""
+        if self.changing is not None:
+            return self.changing
+        found = [each for each in self.reached.tensors() if _is_state(each)]
+        found.sort(key=lambda each: each.numel() * each.element_size())
+        left, chosen = LEARNED, list[torch.Tensor]()
+        for each in found:
+            left -= each.numel() * each.element_size()
+            if left < 0:
+                break
+            chosen.append(each)
+        return chosen
+
+    def learn(self, moment: Moment) -> None:
+        """A computation has ended."""
+        with self._lock:
+            self._learn(moment)
+
+    def _learn(self, moment: Moment) -> None:
+        changed = moment.changed()
+        copied = {id(tensor) for tensor, _ in moment.contents}
+        moment.lost = [each for each in changed if id(each) not in copied]
+        if self.changing is None:
+            statistics = {id(each) for each in self.reached.normalised()}
+            moment.contents = [
+                (tensor, copy)
+                for tensor, copy in moment.contents
+                if id(tensor) in statistics or not torch.equal(tensor, copy)
+            ]
+            self.changing = [tensor for tensor, _ in moment.contents]
+        self.changing += moment.lost
+
+
+class Moment:
+    """What is there when a computation begins.
+
+    Attributes:
+        contents: tensors that it changes, with copies.
+        lost: tensors that it has changed, of which there is no copy.
+        unknown: whether it has drawn random numbers from a state that is not known.
+    """
+
+    def __init__(self, watch: Watch, devices: set[torch.device], within: bool) -> None:
+        self.reached, self.generators = watch.reached, watch.generators
+        self.gpus = sorted({each.index for each in devices if each.type == "cuda"})
+        self._around = Surroundings({each.type for each in devices}) if within else None
+        self.torch = torch_states(self.gpus) if within else None
+        self.random = self.generators.states()
+        self.places = [place.keep() for place in self.reached.places]
+        self.contents = [(each, each.detach().clone()) for each in watch.candidates()]
+        self.flags = _flags(self.reached)
+        self.lost: list[torch.Tensor] = []
+        self.unknown = False
+
+    @property
+    def around(self) -> Surroundings:
+        """What surrounds it."""
+        assert self._around is not None
+        return self._around
+
+    def changed(self) -> list[torch.Tensor]:
+        """The tensors that were changed in place since this was taken. What is changed from now on
+        was not changed by the computation."""
+        before, self.flags = self.flags, _flags(self.reached)
+        return _moved(before, self.flags)
+
+    def suspects(self) -> list[torch.Tensor]:
+        """The tensors that were changed in place since the computation ended, and that cannot be
+        brought back."""
+        known = {id(tensor) for tensor, _ in self.contents}
+        return [each for each in _moved(self.flags, _flags(self.reached)) if id(each) not in known]
+
+    def lasting(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor that stays what it is when what is changed is as it was."""
+        for each, _ in self.contents:
+            if each.untyped_storage()._cdata == tensor.untyped_storage()._cdata:
+                return tensor.clone()
+        return tensor
+
+    def put(self) -> None:
+        """All is as it was."""
+        for place, value in zip(self.reached.places, self.places, strict=True):
+            place.put(value)
+        _write(self.contents)
+        _grow(self.flags)
+        self.generators.put(self.random)
+        if self.torch is not None:
+            torch_states_put(self.torch, self.gpus)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """A context in which others may change what is reached: afterwards all is as it was."""
+        now = Now(self)
+        try:
+            yield
+        finally:
+            now.put()
+
+    def again(self, what: str, function: Callable[[], Any], *, cached: bool = True) -> Any:
+        """Calls a function as at this moment; `what` it computes again is for messages.
+
+        Raises:
+            DifferentError: it reads a tensor that was changed in place since.
+        """
+        if self.lost:
+            raise _lost(what, self.lost[0])
+        if self.unknown:
+            raise DifferentError(
+                f"{what}: its steps draw from Python's generator of random numbers, which the first "
+                "one did not, so that the others cannot be computed again. Draw a number in every "
+                "step; or give the step a random.Random of its own."
+            )
+        suspects = self.suspects()
+
+        def guarded() -> Any:
+            with Guard(what, suspects) if suspects else contextlib.nullcontext():
+                return function()
+
+        with self.kept():
+            self.put()
+            return self.around.run(guarded, cached=cached)
+
+
+class Now:
+    """All that is there, for a short time."""
+
+    def __init__(self, moment: Moment) -> None:
+        self._moment = moment
+        self._places = [place.copy() for place in moment.reached.places]
+        self._contents = [(each, each.detach().clone()) for each, _ in moment.contents]
+        self._random = moment.generators.states()
+        self._torch = torch_states(moment.gpus)
+        self._flags = _flags(moment.reached)
+        # What a step adds to gradients by itself it has added before.
+        self._gradients = [
+            (each, each.grad)
+            for each, _, grows in self._flags
+            if grows and each.is_leaf and each.grad is not None
+        ]
+        for each, _ in self._gradients:
+            each.grad = None
+
+    def put(self) -> None:
+        """All is as it was."""
+        for place, value in zip(self._moment.reached.places, self._places, strict=True):
+            place.put(value)
+        _write(self._contents)
+        for each, _, grows in self._flags:
+            if grows and each.is_leaf:
+                each.grad = None
+        for each, gradient in self._gradients:
+            each.grad = gradient
+        _grow(self._flags)
+        self._moment.generators.put(self._random)
+        torch_states_put(self._torch, self._moment.gpus)
+
+
+class Guard(TorchDispatchMode):
+    """A context in which certain tensors must not be read."""
+
+    def __init__(self, what: str, tensors: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self._what = what
+        self._tensors = {each.untyped_storage()._cdata: each for each in tensors}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for each in flatten((args, kwargs))[0]:
+            if type(each) in PLAIN and each.layout is torch.strided:
+                found = self._tensors.get(each.untyped_storage()._cdata)
+                if found is not None:
+                    raise _changed(self._what, found)
+        return func(*args, **(kwargs or {}))
+
+
+def compare(kind: Any, what: str, expected: Sequence[Any], found: Sequence[Any]) -> None:
+    """Compares the results of a computation with those that it had, tensors that were kept with
+    their versions.
+
+    Raises:
+        DifferentError: they are not the same.
+    """
+    for place, (one, other) in enumerate(zip(expected, found, strict=True)):
+        if one is None or one.tensor._version != one.version:
+            continue
+        if not _alike(one.tensor, other.detach()):
+            raise DifferentError(
+                f"{what}: computed again, its result {place}, a tensor of shape "
+                f"{list(one.tensor.shape)}, is another one than in the forward pass, so that the "
+                "gradient would be wrong. It depends on something that is not the same any more: a "
+                "generator of random numbers, an iterator, a file, a clock, or a variable of a "
+                "library. Give it to the step as an argument, or keep it in an attribute or a "
+                "variable that the step reads; or compute this without unspool.torch."
+            )
+    if kind is None:
+        return
+    with _lock:
+        _compared[kind] = None
+        if len(_compared) > KINDS:
+            _compared.popitem(last=False)
+
+
+def held(values: Sequence[Any], *, copied: bool = False) -> list[Held | None]:
+    """Results as `compare` takes them, and None where one is no plain tensor."""
+    return [
+        Held(each.detach().clone() if copied else each)
+        if type(each) in PLAIN and each.layout is torch.strided
+        else None
+        for each in values
+    ]
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two results are the same, but for the order of a sum."""
+    if (one.shape, one.dtype, one.device) != (other.shape, other.dtype, other.device):
+        return False
+    if torch.equal(one, other):
+        return True
+    if not (one.is_floating_point() or one.is_complex()):
+        return False
+    near = torch.finfo(one.dtype).eps ** 0.5
+    one, other = one.nan_to_num(), other.nan_to_num()
+    return bool((one - other).abs().max() <= near * one.abs().max())
+
+
+def _has_version(tensor: torch.Tensor) -> bool:
+    return type(tensor) in PLAIN and not tensor.is_inference()
+
+
+def _is_state(tensor: torch.Tensor) -> bool:
+    """Whether a computation may change it, and it can be brought back."""
+    return (
+        _has_version(tensor)
+        and tensor.grad_fn is None
+        and tensor.layout is torch.strided
+        and tensor.numel() > 0
+        and not tensor.is_quantized
+    )
+
+
+def _flags(reached: Reached) -> list[tuple[torch.Tensor, int, bool]]:
+    return [
+        (each, each._version, each.requires_grad)
+        for each in reached.tensors()
+        if _has_version(each)
+    ]
+
+
+def _moved(before: Sequence[Any], after: Sequence[Any]) -> list[torch.Tensor]:
+    versions = {id(tensor): version for tensor, version, _ in before}
+    return [each for each, version, _ in after if versions.get(id(each), version) != version]
+
+
+def _grow(flags: Sequence[tuple[torch.Tensor, int, bool]]) -> None:
+    """Leaves need a gradient as they did."""
+    for tensor, _, grows in flags:
+        if tensor.requires_grad is not grows and tensor.is_leaf:
+            tensor.requires_grad_(grows)
+
+
+def _write(contents: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Tensors have again what they had, and the versions that they have."""
+    for tensor, copy in contents:
+        with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(tensor):
+            tensor.copy_(copy)
+
+
+def _changed(what: str, tensor: torch.Tensor) -> DifferentError:
+    return DifferentError(
+        f"{what}: it is computed again for the backward pass, and reads a tensor of shape "
+        f"{list(tensor.shape)} that has been modified by an inplace operation since the forward "
+        "pass (an optimiser's step, load_state_dict, or the like). Go back before the tensor is "
+        "changed; or give it a new tensor in place of changing it."
+    )
+
+
+def _lost(what: str, tensor: torch.Tensor) -> DifferentError:
+    return DifferentError(
+        f"{what}: it has changed a tensor of shape {list(tensor.shape)} in place, and did not do "
+        "so before, so that there is no copy of what it was, and it cannot be computed again. It "
+        "is copied from now on: run the step once more; or register it as a buffer."
+    )

@@ -1,0 +1,206 @@
+"""Places that hold variables of a step: what is in them, and how it is put back.
+
+`keep` takes what a later recomputation begins with. It refers to nothing that may lead to the graph
+of another step, where the place itself may forget that graph. `copy` takes all that is there, for a
+short time. `put` lets the place have again what one of the two has taken.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from typing import Any
+
+import torch
+
+__all__ = ["Array", "Cell", "Class", "Items", "Names", "Place", "Table"]
+
+#: Items of a list, and bytes of an array, up to which its contents are kept.
+ITEMS, BYTES = 10_000, 1 << 16
+
+#: What is not kept, and stays as it is.
+LEFT: Any = object()
+#: What is not there.
+MISSING: Any = object()
+
+IMMUTABLE = frozenset(
+    {int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size}
+)
+
+
+def _kept(value: Any) -> Any:
+    """A value that leads to no graph, or `LEFT`."""
+    if type(value) in IMMUTABLE or isinstance(value, torch.nn.Module | torch.Generator):
+        return value
+    if isinstance(value, torch.Tensor):
+        return value if value.grad_fn is None else LEFT
+    return LEFT
+
+
+class Place:
+    """One place."""
+
+    def keep(self) -> Any:
+        """What a recomputation begins with."""
+        return self.copy()
+
+    def copy(self) -> Any:
+        """All that is there."""
+        raise NotImplementedError
+
+    def put(self, value: Any) -> None:
+        """What was taken is there again."""
+        raise NotImplementedError
+
+    def values(self) -> Any:
+        """The values that are there."""
+        return self.copy()
+
+    def ids(self) -> list[int]:
+        """The identities of the values that are there."""
+        return list(map(id, self.values()))
+
+
+class Table(Place):
+    """A dictionary: attributes, parameters, buffers, or one of the user's."""
+
+    def __init__(
+        self, table: dict[Any, Any], skip: frozenset[str] = frozenset(), *, whole: bool = False
+    ) -> None:
+        self.table, self.skip, self.whole = table, skip, whole
+
+    def values(self) -> Any:
+        return self.table.values()
+
+    def keep(self) -> Any:
+        if self.whole:
+            return self.table.copy()
+        skip = self.skip
+        return {key: _kept(each) for key, each in self.table.items() if key not in skip}
+
+    def copy(self) -> Any:
+        if not self.skip:
+            return self.table.copy()
+        return {key: each for key, each in self.table.items() if key not in self.skip}
+
+    def put(self, value: Any) -> None:
+        table = self.table
+        for key in [key for key in table if key not in value and key not in self.skip]:
+            del table[key]
+        for key, each in value.items():
+            if each is not LEFT and table.get(key, MISSING) is not each:
+                table[key] = each
+
+
+class Names(Place):
+    """Some of the names of a dictionary of globals."""
+
+    def __init__(self, scope: dict[str, Any], names: tuple[str, ...]) -> None:
+        self.scope, self.names = scope, names
+
+    def copy(self) -> Any:
+        return [self.scope.get(name, MISSING) for name in self.names]
+
+    def put(self, value: Any) -> None:
+        for name, each in zip(self.names, value, strict=True):
+            if self.scope.get(name, MISSING) is each:
+                continue
+            if each is MISSING:
+                del self.scope[name]
+            else:
+                self.scope[name] = each
+
+
+class Cell(Place):
+    """A variable of a closure."""
+
+    def __init__(self, cell: Any) -> None:
+        self.cell = cell
+
+    def copy(self) -> Any:
+        try:
+            return (self.cell.cell_contents,)
+        except ValueError:
+            return ()
+
+    def put(self, value: Any) -> None:
+        now = self.copy()
+        if value and not (now and now[0] is value[0]):
+            self.cell.cell_contents = value[0]
+        elif now and not value:
+            del self.cell.cell_contents
+
+
+class Class(Place):
+    """The attributes of a class that are simple values."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.names = tuple(
+            key
+            for key, each in vars(kind).items()
+            if not key.startswith("__")
+            and (type(each) in IMMUTABLE or isinstance(each, torch.Tensor))
+        )
+
+    def copy(self) -> Any:
+        found = vars(self.kind)
+        return [found.get(name, MISSING) for name in self.names]
+
+    def put(self, value: Any) -> None:
+        found = vars(self.kind)
+        for name, each in zip(self.names, value, strict=True):
+            if each is not MISSING and found.get(name, MISSING) is not each:
+                setattr(self.kind, name, each)
+
+
+class Items(Place):
+    """A list, a set or a deque."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def values(self) -> Any:
+        # Items that come and go are not looked at: what matters is the list.
+        return ()
+
+    def keep(self) -> Any:
+        if len(self.items) > ITEMS:
+            return LEFT
+        found = [*self.items]
+        return LEFT if any(_kept(each) is LEFT for each in found) else found
+
+    def copy(self) -> Any:
+        return [*self.items]
+
+    def put(self, value: Any) -> None:
+        items = self.items
+        if value is LEFT or (len(items) == len(value) and all(map(operator.is_, items, value))):
+            return
+        items.clear()
+        if isinstance(items, list | deque):
+            items.extend(value)
+        else:
+            items.update(value)
+
+
+class Array(Place):
+    """A small array of NumPy."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def values(self) -> Any:
+        return ()
+
+    def copy(self) -> Any:
+        small = self.array.nbytes <= BYTES and not self.array.dtype.hasobject
+        return self.array.copy() if small else LEFT
+
+    def put(self, value: Any) -> None:
+        if (
+            value is not LEFT
+            and self.array.flags.writeable
+            and value.tobytes() != (self.array.tobytes())
+        ):
+            self.array[...] = value
