@@ -133,12 +133,14 @@ class _Node(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         # Not by save_for_backward: `step` reads these very tensors.
         ctx.passes, ctx.inputs = passes, inputs
+        made = passes.forward()
+        # Taken after it: a step may change what it reads in place, such as the rows of a table.
         ctx.versions = [tensor._version for tensor in inputs]
         memory = {tensor.untyped_storage()._cdata for tensor in inputs}
         found = [
             # What goes through the loop as it is would be a view of an input.
             each.clone() if each.untyped_storage()._cdata in memory else each.detach()
-            for each in passes.forward()
+            for each in made
         ]
         ctx.mark_non_differentiable(*(each for each in found if not _has_gradient(each)))
         return tuple(found)

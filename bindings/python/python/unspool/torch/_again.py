@@ -167,6 +167,21 @@ class Moment:
         before, self.flags = self.flags, _flags(self.reached)
         return _moved(before, self.flags)
 
+    def check(self, what: str) -> None:
+        """It can be computed again.
+
+        Raises:
+            DifferentError: something that it needs is not known.
+        """
+        if self.lost:
+            raise _lost(what, self.lost[0])
+        if self.unknown:
+            raise DifferentError(
+                f"{what}: its steps draw from Python's generator of random numbers, which the first "
+                "one did not, so that the others cannot be computed again. Draw a number in every "
+                "step; or give the step a random.Random of its own."
+            )
+
     def suspects(self) -> list[torch.Tensor]:
         """The tensors that were changed in place since the computation ended, and that cannot be
         brought back."""
@@ -199,29 +214,32 @@ class Moment:
         finally:
             now.put()
 
-    def again(self, what: str, function: Callable[[], Any], *, cached: bool = True) -> Any:
+    def again(self, what: str, function: Callable[[], Any]) -> Any:
         """Calls a function as at this moment; `what` it computes again is for messages.
 
         Raises:
-            DifferentError: it reads a tensor that was changed in place since.
+            DifferentError: it reads a tensor that was changed in place since, or something that it
+                needs is not known.
         """
-        if self.lost:
-            raise _lost(what, self.lost[0])
-        if self.unknown:
-            raise DifferentError(
-                f"{what}: its steps draw from Python's generator of random numbers, which the first "
-                "one did not, so that the others cannot be computed again. Draw a number in every "
-                "step; or give the step a random.Random of its own."
-            )
-        suspects = self.suspects()
+        with self.kept():
+            self.put()
+            return self.within(what, function)
+
+    def within(self, what: str, function: Callable[[], Any], *, cached: bool = True) -> Any:
+        """Calls a function in the same surroundings, in which leaves need a gradient as they did.
+        Raises as `again`, which see."""
+        self.check(what)
+        suspects, flags = self.suspects(), _flags(self.reached)
 
         def guarded() -> Any:
             with Guard(what, suspects) if suspects else contextlib.nullcontext():
                 return function()
 
-        with self.kept():
-            self.put()
+        _grow(self.flags)
+        try:
             return self.around.run(guarded, cached=cached)
+        finally:
+            _grow(flags)
 
 
 class Now:

@@ -143,13 +143,19 @@ class Once:
         versions: of the tensors of its carry, before it ran.
     """
 
-    def __init__(self, loop: Loop, leaves: Sequence[torch.Tensor], n: int) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        leaves: Sequence[torch.Tensor],
+        n: int,
+        moment: Moment | None = None,
+    ) -> None:
         self.unpacked = False
         with torch.enable_grad():
             self.carry = [_leaf(leaf) for leaf in leaves]
             self.x = [_leaf(row) for row in loop.rows.leaves_of(n)]
             self.versions = [leaf._version for leaf in leaves]
-            with contextlib.nullcontext() if loop.begun_with else self._watching():
+            with self._saving(moment) if loop.begun_with else self._watching():
                 self.returned = loop.step(
                     unflatten(self.carry, loop.tree), loop.rows.tree_of(self.x)
                 )
@@ -158,6 +164,13 @@ class Once:
         self.params = loop.params
         tensors = [out for out in (*self.after, *self.y) if isinstance(out, torch.Tensor)]
         check_reached(tensors, [*self.carry, *self.x, *self.params])
+
+    def _saving(self, moment: Moment | None) -> Any:
+        """A context in which what the step changes is saved as a copy, since it is put back before
+        the graph is gone through."""
+        if moment is None or not moment.contents:
+            return contextlib.nullcontext()
+        return saved_tensors_hooks(moment.lasting, lambda tensor: tensor)
 
     @contextlib.contextmanager
     def _watching(self) -> Iterator[None]:
@@ -268,9 +281,9 @@ class Carry:
         self.leaves, self.layouts, self._now = state.leaves, state.layouts, state
         self.elsewhere = True
 
-    def enter(self, state: State) -> None:
-        """All is as it was when the step of a state began."""
-        self.elsewhere = False
+    def enter(self, state: State, n: int) -> None:
+        """All is as it was when step n began, of which this is the state."""
+        state.moment.check(f"adjoint: step {n}")
         state.moment.put()
         torch_states_put(state.random, self.loop.gpus)
 
@@ -316,9 +329,18 @@ class Work:
 
     def forward(self, state: State, start: int, stop: int) -> Any:
         """Takes steps without a graph."""
-        leaves, end = self.carry.leaves, min(stop, self.loop.steps)
+        end = min(stop, self.loop.steps)
         if self.carry.elsewhere:
-            self.carry.enter(state)
+            with state.moment.kept():
+                self.carry.enter(state, start)
+                self._take(state, start, end)
+                self.carry.now()
+        else:
+            self._take(state, start, end)
+        return None if self.counted or end < self.loop.steps else Stop(end)
+
+    def _take(self, state: State, start: int, end: int) -> None:
+        leaves, known = self.carry.leaves, len(self.outputs)
         for n in range(start, end):
             new = n == len(self.outputs)
             leaves, y = self.loop.first() if new and n == 0 else self.loop.advanced(n, leaves)
@@ -327,10 +349,9 @@ class Work:
                 if n == 0:
                     self.loop.watch.learn(state.moment)
                     self.loop.watch.generators.idle(state.moment.random)
-        if start and end == len(self.outputs):
+        if end > known:
             self.loop.watch.learn(state.moment)
         self.carry.stepped(leaves, end)
-        return None if self.counted or end < self.loop.steps else Stop(end)
 
     def at_end(self, _: Any) -> None:
         """The working state is the last one."""
@@ -339,12 +360,12 @@ class Work:
     def reverse(self, state: State, n: int) -> None:
         """Takes the gradients back over step n."""
         y, found = self.outputs.of_step(self.y, n), self.gradients
-        self.carry.enter(state)
-        once = Once(self.loop, state.leaves, n)
+        with state.moment.kept():
+            self.carry.enter(state, n)
+            once = Once(self.loop, state.leaves, n, state.moment)
         if self.expected is not None and n == self.loop.steps - 1:
             compare(self.loop.kind, f"adjoint: step {n}", self.expected, once.after)
             self.expected = None
-        self.carry.elsewhere = True
         found.after, row, found.sums = once.back(found.after, y, found.sums)
         found.add_row(row)
 
@@ -407,14 +428,16 @@ class Passes:
     def backward(self, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """The gradients of init, xs and params, from those of what `forward` returned."""
         assert self.ended is not None
-        found = self.ended.again("adjoint", functools.partial(self._back, gradients), cached=False)
-        return list(found)
+        back = functools.partial(self._back, gradients)
+        return list(self.ended.within("adjoint", back, cached=False))
 
     def _back(self, gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
         loop = self.loop
         if self.running is None:
-            loop.begun.put()
-        running, self.running = self.running or self._run(), None
+            with loop.begun.kept():
+                loop.begun.put()
+                self.running = self._run()
+        running, self.running = self.running, None
         work, carried = running.work, len(loop.init)
         work.outputs = self.outputs
         found = work.gradients

@@ -51,7 +51,6 @@ class Reached:
     def __init__(self, *roots: Any) -> None:
         self.places: list[Place] = []
         self.generators: list[Any] = []
-        # Tensors, and buffers of which an update does not count as a change in place.
         self._tensors: dict[int, weakref.ref[torch.Tensor]] = {}
         self._normalised: list[weakref.ref[torch.Tensor]] = []
         self._seen: dict[int, Any] = {}
@@ -69,7 +68,8 @@ class Reached:
         return [each for each in found if each is not None]
 
     def normalised(self) -> list[torch.Tensor]:
-        """The statistics of layers such as BatchNorm."""
+        """Tensors that layers are known to change, though not always: the statistics of BatchNorm,
+        and tables with a largest norm."""
         return [each for each in (ref() for ref in self._normalised) if each is not None]
 
     def _visit(self, value: Any) -> None:
@@ -136,6 +136,9 @@ class Reached:
         if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.training:
             found = (module.running_mean, module.running_var)
             self._normalised += [weakref.ref(each) for each in found if each is not None]
+        if getattr(module, "max_norm", None) and isinstance(module.weight, torch.Tensor):
+            # A table whose rows are changed when they are first read.
+            self._normalised.append(weakref.ref(module.weight))
         if _root(type(module)) not in LIBRARIES:
             self._ahead.append(type(module))
 
