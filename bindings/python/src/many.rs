@@ -1,5 +1,7 @@
 //! Several checkpoints by one call: `Spool.save_many`.
 
+use std::collections::HashSet;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use unspool::Codecs;
@@ -61,26 +63,43 @@ pub fn save_many(
     Ok(())
 }
 
-/// The versions and their arrays.
+/// The most checkpoints of one call: an iterator may never end.
+const MOST: usize = 1 << 17;
+
+/// The versions, each of which is there once, and their arrays.
 fn collect<'py>(checkpoints: &Bound<'py, PyAny>) -> PyResult<Vec<(i64, Given<'py>)>> {
+    let py = checkpoints.py();
+    let refused = |why: String| error(py, Class::Array, format!("save_many: {why}"));
     let entries = match checkpoints.cast::<PyDict>() {
         Ok(mapping) => mapping.items().into_any(),
         Err(_) => checkpoints.clone(),
     };
+    let mut seen = HashSet::new();
     let one = |entry: PyResult<Bound<'py, PyAny>>| {
         let entry = entry?;
         let (version, arrays): (Bound<'py, PyAny>, Bound<'py, PyAny>) =
             entry.extract().map_err(|_| wrong(&entry))?;
+        if seen.len() == MOST {
+            return Err(refused(format!(
+                "more than {MOST} checkpoints in one call. Save them by several calls."
+            )));
+        }
         let version = crate::version::version(&version)?;
+        if !seen.insert(version) {
+            return Err(refused(format!(
+                "version {version} is there twice, and nothing was saved. Give each version once."
+            )));
+        }
         Ok((version, given(version, &arrays)?))
     };
-    entries.try_iter()?.map(one).collect()
+    let entries = entries.try_iter().map_err(|_| wrong(checkpoints))?;
+    entries.map(one).collect()
 }
 
 fn wrong(entry: &Bound<'_, PyAny>) -> PyErr {
     let text = format!(
-        "save_many: an entry is of type {}, and not a pair of a version and its arrays: write \
-         {{0: u, 1: (u, v)}} or [(0, u), (1, (u, v))].",
+        "save_many: a value of type {} is there in place of pairs of a version and its arrays: \
+         write {{0: u, 1: (u, v)}} or [(0, u), (1, (u, v))].",
         entry.get_type()
     );
     error(entry.py(), Class::Array, text)

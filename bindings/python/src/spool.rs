@@ -268,7 +268,8 @@ impl Spool {
     ///
     /// Raises:
     ///     OptionError: the spool has a profile, which plans by itself what is encoded together.
-    ///     ArrayError: an entry is not a pair of a version and arrays.
+    ///     ArrayError: an entry is not a pair of a version and arrays, a version is there twice, or
+    ///         there are more than 131,072 entries. Nothing was saved.
     ///     All that `save` raises.
     #[pyo3(signature = (checkpoints, /, *, stream=None, codec=None))]
     fn save_many(

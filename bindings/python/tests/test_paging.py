@@ -3,6 +3,7 @@ process may not answer page faults."""
 
 import contextlib
 import gc
+import itertools
 import pickle
 import signal
 import subprocess
@@ -229,6 +230,10 @@ def test_an_array_that_fits_is_ordinary_memory():
         ({"order": []}, "order"),
         ({"order": "zigzag"}, "zigzag"),
         ({"order": [1, 900]}, "900"),
+        ({"order": 5}, "a list of indices"),
+        ({"order": ["a"]}, "neither an index nor a slice"),
+        ({"order": itertools.cycle(range(4))}, "more than 1,048,576 parts"),
+        ({"order": [slice(None)] * 70_000}, "more than .* chunks"),
         ({"disk": unspool.Disk("/tmp", durable=True)}, "capacity"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from unspool import Spool
@@ -39,11 +41,28 @@ def test_what_is_refused_is_named_and_the_others_are_saved() -> None:
         assert spool.versions() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("given", [[1], [(1,)], [("a", 1)], {1: object()}, {1: ()}])
+@pytest.mark.parametrize("given", [1, None, [1], [(1,)], [("a", 1)], {1: object()}, {1: ()}])
 def test_what_is_not_a_pair_with_arrays_is_refused(given: object) -> None:
     with Spool(host="1MiB", on="cpu") as spool:
         with pytest.raises((ArrayError, Error)):
             spool.save_many(given)
+        assert spool.versions() == []
+
+
+def test_a_version_that_is_there_twice_is_refused_before_anything_is_saved() -> None:
+    with Spool(host="1MiB", on="cpu") as spool:
+        with pytest.raises(ArrayError, match="version 3 is there twice, and nothing was saved"):
+            spool.save_many([(2, values(2)), (3, values(3)), (np.int64(3), values(4))])
+        assert spool.versions() == []
+
+
+def test_an_iterator_without_an_end_is_refused_and_nothing_is_saved() -> None:
+    array = np.zeros(1, np.uint8)
+    with Spool(host="1MiB", on="cpu") as spool:
+        with pytest.raises(ArrayError, match="more than 131072 checkpoints"):
+            spool.save_many((version, array) for version in itertools.count())
+        with pytest.raises(ArrayError, match="twice"):
+            spool.save_many(itertools.repeat((1, array)))
         assert spool.versions() == []
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -318,6 +320,27 @@ def test_a_schedule_that_waits_for_its_number_of_steps_is_not_listed_without_end
             unspool.errors.ScheduleError, match="has no end: give the schedule itself"
         ):
             refused(online)
+
+
+def test_a_list_for_which_there_is_no_memory_is_a_memory_error() -> None:
+    program = """import resource, sys
+from unspool.schedules import Listed, StoreAll
+actions = list(StoreAll(20_000))
+(size,) = [int(x.split()[1]) for x in open("/proc/self/status") if x.startswith("VmSize")]
+limit = (size << 10) + int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    print(Listed(actions).steps)
+except MemoryError:
+    print("no memory")
+"""
+    told = set()
+    for room in range(0, 24 << 20, 3 << 19):
+        command = [sys.executable, "-c", program, str(room)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, (room, done.stderr)
+        told.add(done.stdout)
+    assert told == {"20000\n", "no memory\n"}
 
 
 def test_any_list_or_iterator_of_actions_is_a_schedule() -> None:

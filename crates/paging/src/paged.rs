@@ -139,7 +139,8 @@ impl Paged {
     /// served as well.
     ///
     /// # Errors
-    /// `Invalid` for an order without bytes, or with some beyond the end; `Forked`.
+    /// `Invalid` for an order without bytes, with some beyond the end, or of more than 2^24 chunks
+    /// besides those of one sweep; `Forked`.
     pub fn expect(&self, order: Option<&[Range<usize>]>) -> Result<(), PagingError> {
         let Some(pager) = self.pager()? else { return Ok(()) };
         let entries = order.map(|parts| self.entries(parts, pager.chunk_bytes)).transpose()?;
@@ -152,12 +153,22 @@ impl Paged {
 
     /// The chunks of these parts, each once where it is met several times in a row.
     fn entries(&self, parts: &[Range<usize>], chunk: usize) -> Result<Vec<u32>, PagingError> {
+        /// The most chunks, besides those of one sweep.
+        const MOST: usize = 1 << 24;
+        let most = MOST + self.bytes / chunk;
         let mut entries: Vec<u32> = Vec::new();
         for part in parts.iter().filter(|part| !part.is_empty()) {
             if part.end > self.bytes {
                 return Err(self.beyond(part));
             }
             let (first, last) = ((part.start / chunk) as u32, ((part.end - 1) / chunk) as u32);
+            if entries.len() + (last - first) as usize > most {
+                let message = format!(
+                    "The order has more than {most} chunks. It is gone through again and again: \
+                     give one round of it."
+                );
+                return Err(PagingError::invalid(message));
+            }
             let goes_on = entries.last() == Some(&first);
             entries.extend((first..=last).skip(usize::from(goes_on)));
         }

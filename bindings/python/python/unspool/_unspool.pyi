@@ -169,7 +169,8 @@ class Spool:
 
         Raises:
             OptionError: the spool has a profile, which plans by itself what is encoded together.
-            ArrayError: an entry is not a pair of a version and arrays.
+            ArrayError: an entry is not a pair of a version and arrays, a version is there twice, or
+                there are more than 131,072 entries. Nothing was saved.
             All that `save` raises.
         """
 

@@ -3,6 +3,7 @@
 //! `unspool.schedules.actions` gives them their names. Kinds are counted in the order in which
 //! `Action` declares them; numbers that an action does not have are 0.
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use unspool::TierKind;
 use unspool_schedule::Action;
@@ -26,12 +27,32 @@ pub(crate) fn word(action: Action) -> ActionWord {
     }
 }
 
-/// The actions of a list of tuples.
+/// The most actions of a list: an iterator may never end.
+const MOST: usize = 1 << 24;
+
+/// The actions of an iterable of tuples.
 ///
 /// # Errors
-/// `ScheduleError`: one of them is not an action.
+/// `ScheduleError`: one of them is not an action, or there are too many. `MemoryError`.
 pub(crate) fn actions(words: &Bound<'_, PyAny>) -> PyResult<Vec<Action>> {
-    words.try_iter()?.map(|word| action(&word?)).collect()
+    let mut all = Vec::new();
+    for word in words.try_iter()? {
+        let action = action(&word?)?;
+        if all.len() == MOST {
+            let why = format!("a list of more than {MOST} actions. Give a schedule instead.");
+            return Err(error(words.py(), Class::Schedule, why));
+        }
+        all.try_reserve(1).map_err(|_| no_memory(all.len()))?;
+        all.push(action);
+    }
+    // What is made of the list, a copy and a set of what it keeps, has no way to fail.
+    let mut probe: Vec<[Action; 3]> = Vec::new();
+    probe.try_reserve_exact(all.len()).map_err(|_| no_memory(all.len()))?;
+    Ok(all)
+}
+
+fn no_memory(actions: usize) -> PyErr {
+    PyMemoryError::new_err(format!("There is no memory for a list of {actions} actions."))
 }
 
 fn action(word: &Bound<'_, PyAny>) -> PyResult<Action> {

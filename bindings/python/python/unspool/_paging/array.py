@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,6 +15,9 @@ from ..errors import ArrayError, OptionError, shown
 from ..stats import PagingStats
 
 __all__ = ["PagedArray", "checked", "name_of"]
+
+# An order that is given may be an iterator without an end.
+_MOST_PARTS = 1 << 20
 
 _NUMBERS = frozenset(
     """bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64
@@ -89,7 +93,7 @@ class PagedArray(np.ndarray[Any, Any]):
                 None forgets what was given, so that sweeps are found out again.
 
         Raises:
-            OptionError: the order is empty, or names what is not there.
+            OptionError: the order is empty, names what is not there, or has more than 2**20 parts.
             ArrayError: this array is not of paged memory.
         """
         memory = _needed(self)
@@ -100,7 +104,8 @@ class PagedArray(np.ndarray[Any, Any]):
                 raise OptionError(f'expect({order!r}): write "sweep", or a list of indices.')
             memory.expect([_part(memory, self)])
         else:
-            memory.expect([_part(memory, self[_row(item, len(self))]) for item in order])
+            rows = [_row(item, len(self)) for item in _bounded(order)]
+            memory.expect([_part(memory, self[row]) for row in rows])
 
     @contextlib.contextmanager
     def pinned(self, key: Any = ..., *, write: bool = True) -> Iterator[PagedArray]:
@@ -153,11 +158,28 @@ def _needed(array: PagedArray) -> PagedMemory:
     return memory
 
 
+def _bounded(order: Any) -> Iterator[Any]:
+    """The parts of an order, which may be an iterator that never ends."""
+    try:
+        parts = iter(order)
+    except TypeError:
+        raise OptionError(f'expect({order!r}): write "sweep", or a list of indices.') from None
+    yield from itertools.islice(parts, _MOST_PARTS)
+    for _ in parts:
+        raise OptionError(
+            f"expect(): more than {_MOST_PARTS:,} parts. An order is gone through again and again: "
+            "give one round of it, and slices for rows that follow one another."
+        )
+
+
 def _row(item: Any, rows: int) -> slice:
     """An index or a slice of the first axis, as a slice."""
     if isinstance(item, slice):
         return item
-    index = operator.index(item)
+    try:
+        index = operator.index(item)
+    except TypeError:
+        raise OptionError(f"expect(): {item!r} is neither an index nor a slice.") from None
     if not -rows <= index < rows:
         raise OptionError(f"expect(): {index} is not an index of an axis of {rows}.")
     index %= rows

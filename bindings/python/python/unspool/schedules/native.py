@@ -279,11 +279,13 @@ class Listed(_Made):
         slots: the most copies at a time.
 
     Raises:
-        ScheduleError: an action breaks a rule, or there is no `End`.
+        ScheduleError: an action breaks a rule, there is no `End`, or there are more than 2**24
+            actions.
+        MemoryError: there is no memory for so many.
     """
 
     def __init__(self, actions: Iterable[Action]) -> None:
-        self._begin(ScheduleCore.listed([word_of(action) for action in ended(actions)]))
+        self._begin(ScheduleCore.listed(word_of(action) for action in ended(actions)))
 
     def _begin(self, core: ScheduleCore) -> None:
         self._made, self.steps, self.slots = core, core.steps, core.slots
