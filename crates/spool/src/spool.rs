@@ -363,8 +363,8 @@ impl Spool {
     pub fn prepare(&self) -> Result<(), Error> {
         // The core hears of memory that is free again.
         self.feed(Event::Tick)?;
-        let arenas = self.shared.tiers.iter().filter_map(AnyTier::arena);
-        let taken = arenas.map(Arena::prepare).collect::<Result<(), _>>();
+        let mut arenas = self.shared.tiers.iter().filter_map(AnyTier::arena);
+        let taken = arenas.try_for_each(Arena::prepare);
         self.feed(Event::Tick)?;
         taken.map_err(|cause| {
             let message = format!("The tiers cannot be prepared: {cause}");
