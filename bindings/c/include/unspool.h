@@ -331,7 +331,7 @@ int unspool_gathered_set(struct unspool_gathered *gathered,
 //
 // | option | value |
 // | --- | --- |
-// | `every` | a duration such as `10min`, a number of steps such as `100`, `auto` (default), `never` |
+// | `every` | a time such as `10min`, a number of steps such as `100`, `auto` (default), `never` |
 // | `keep` | how many checkpoints that count stay: 2 |
 // | `mtbf`, `share` | for `auto`: mean time between failures; the most that saves may cost |
 // | `limit` | the time after which the run is asked to stop |

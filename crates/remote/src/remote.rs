@@ -93,8 +93,8 @@ impl Remote {
         self.place.locate(name)
     }
 
-    /// Stores the bytes of `source` as the object `name`, in place of what has that name, and returns
-    /// their checksum. When this returns, the place has all of it, and has said so.
+    /// Stores the bytes of `source` as the object `name`, in place of what has that name, and
+    /// returns their checksum. When this returns, the place has all of it, and has said so.
     ///
     /// In a store, an object of several pieces that was interrupted goes on from the pieces that
     /// are there, when the same call is made again with the same `journal`: a file that this call

@@ -174,8 +174,9 @@ impl Checkpointer {
     /// is given; or, with increments, one without a disk, where it is given none.
     ///
     /// # Errors
-    /// What `make` returned; `Interrupted`; `Io`; `Invalid` when another number of ranks has left checkpoints
-    /// there, or there is no such rank; `Timeout` when ranks do not answer; the error of another rank.
+    /// What `make` returned; `Interrupted`; `Io`; `Invalid` when another number of ranks has left
+    /// checkpoints there, or there is no such rank; `Timeout` when ranks do not answer; the error
+    /// of another rank.
     pub fn open<E: From<Error> + fmt::Display>(
         settings: Settings,
         ranks: &dyn Ranks,

@@ -212,7 +212,7 @@ pub(crate) fn relay(
             frame.extend_from_slice(&came);
         }
     }
-    // Until all are through, each of them waits here, so that one that hangs is told from the others.
+    // Until all are through, each of them waits here: one that hangs is told from the others.
     exchanges.all(ranks, Call::Partner, &[], timeout)?;
     let manifest = Manifest::parse(&manifest).ok();
     Ok(manifest.filter(|_| whole && frame.len() as u64 == expected).map(|one| (one, frame)))
