@@ -22,6 +22,9 @@ from unspool.torch import _moving  # noqa: E402
 from torch_random_nests import Drawn, Nest, Training, differences, draw, run  # noqa: E402
 from torch_random_parts import HIDDEN, PARTS, PYTHON, REPEATABLE  # noqa: E402
 
+# Said by the plain programs too.
+pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+
 #: Programs that are drawn; more with UNSPOOL_TEST_MODULES=2000.
 DRAWN = int(os.environ.get("UNSPOOL_TEST_MODULES", "200"))
 
@@ -68,6 +71,13 @@ def may_be_refused(drawn: Drawn) -> bool:
     return bool(training.between or training.around or names & {*HIDDEN, *PYTHON})
 
 
+def is_of_pytorch(error: Exception, drawn: Drawn) -> bool:
+    """Whether PyTorch's own error says that a step has changed what a gradient needs, as `adjoint`
+    takes it of a table that looking up changes in place."""
+    kinds = {each.kind for each in drawn.nest.all()} | {each.name for each in drawn.nest.all()}
+    return "modified by an inplace operation" in str(error) and {"adjoint", "max norm"} <= kinds
+
+
 def wrong(drawn: Drawn) -> str | None:
     """What is wrong with a program; `"refused"` where it is refused as it may be."""
     expected = run(drawn, None)
@@ -77,6 +87,8 @@ def wrong(drawn: Drawn) -> str | None:
         except unspool.Error as error:
             return "refused" if may_be_refused(drawn) else f"{drawn}: {error}"
         except Exception as error:
+            if is_of_pytorch(error, drawn):
+                return "refused"
             return f"{drawn}: {type(error).__name__}: {error}"
     exact = all(each.kind != "adjoint" for each in drawn.nest.all())
     found_differences = differences(expected, found, exact)
@@ -87,7 +99,7 @@ def wrong(drawn: Drawn) -> str | None:
 def test_each_part_is_the_same_in_each_function(function: str) -> None:
     found = {name: wrong(one(function, name)) for name in PARTS}
     refused = [name for name, each in found.items() if each == "refused"]
-    assert set(refused) <= {*HIDDEN, *PYTHON}
+    assert set(refused) <= {*HIDDEN, *PYTHON, "max norm"}
     assert [each for each in found.values() if each not in (None, "refused")] == []
 
 
