@@ -25,7 +25,16 @@ from ._reached import SIMPLE, Reached
 from ._surroundings import Surroundings
 from ._trees import flatten
 
-__all__ = ["DifferentError", "Moment", "Watch", "compare", "first_time", "held", "kind_of_step"]
+__all__ = [
+    "DifferentError",
+    "Moment",
+    "Stopped",
+    "Watch",
+    "compare",
+    "first_time",
+    "held",
+    "kind_of_step",
+]
 
 #: Bytes of tensors that are copied to learn which of them a step changes.
 LEARNED = 64 << 20
@@ -36,6 +45,10 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _lock = threading.Lock()
 _compared: OrderedDict[Any, None] = OrderedDict()
+
+
+class Stopped(BaseException):
+    """Ends a recomputation from within an operation, which would make another error of some."""
 
 
 class DifferentError(ArrayError, RuntimeError):
@@ -177,7 +190,7 @@ class Moment:
             raise _lost(what, self.lost[0])
         if self.unknown:
             raise DifferentError(
-                f"{what}: its steps draw from Python's generator of random numbers, which the first "
+                f"{what}: its steps draw from Python's generator of random numbers, and the first "
                 "one did not, so that the others cannot be computed again. Draw a number in every "
                 "step; or give the step a random.Random of its own."
             )
@@ -232,8 +245,16 @@ class Moment:
         suspects, flags = self.suspects(), _flags(self.reached)
 
         def guarded() -> Any:
-            with Guard(what, suspects) if suspects else contextlib.nullcontext():
+            if not suspects:
                 return function()
+            guard = Guard(what, suspects)
+            try:
+                with guard:
+                    return function()
+            except Stopped:
+                if guard.failed is not None:
+                    raise guard.failed from None
+                raise
 
         _grow(self.flags)
         try:
@@ -277,10 +298,15 @@ class Now:
 
 
 class Guard(TorchDispatchMode):
-    """A context in which certain tensors must not be read."""
+    """A context in which certain tensors must not be read.
+
+    Attributes:
+        failed: the error for the one that was.
+    """
 
     def __init__(self, what: str, tensors: Sequence[torch.Tensor]) -> None:
         super().__init__()
+        self.failed: DifferentError | None = None
         self._what = what
         self._tensors = {each.untyped_storage()._cdata: each for each in tensors}
 
@@ -289,7 +315,8 @@ class Guard(TorchDispatchMode):
             if type(each) in PLAIN and each.layout is torch.strided:
                 found = self._tensors.get(each.untyped_storage()._cdata)
                 if found is not None:
-                    raise _changed(self._what, found)
+                    self.failed = _changed(self._what, found)
+                    raise Stopped
         return func(*args, **(kwargs or {}))
 
 

@@ -24,6 +24,7 @@ from ._graph import check_reached
 from ._hooks import without_hooks
 from ._layout import Layout, bytes_of_tensor, can_be_saved
 from ._spools import at_death, close_quietly, free_host, open_spool, place_of, reserve
+from ._surroundings import cached_weights
 from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
 
 __all__ = ["Loop", "Passes"]
@@ -75,6 +76,12 @@ class Loop:
         it reads before there is a history, and whether it takes a gradient itself."""
         once = Once(self, self.init, 0)
         self.begun_with, self.grows = True, once.unpacked
+        if any(each is not None and each.grad_fn is not None for each in cached_weights()):
+            raise ArrayError(
+                "adjoint: torch.nn.utils.parametrize.cached() is on, by which all steps share the "
+                "graph of one weight, and adjoint keeps no graph: use unspool.torch.scan, or leave "
+                "the cache away."
+            )
         new, y = self._checked(0, self.init, once.versions, once.returned)
         return [leaf.detach() for leaf in new], _plain(y)
 

@@ -27,7 +27,8 @@ __all__ = ["Reached"]
 #: Objects that are looked at, and items of one container.
 LIMIT, ITEMS = 20_000, 1000
 
-#: Of these packages nothing is walked but modules of a model, containers, and generators.
+#: Of these packages, and of others that are installed, nothing is walked but modules of a model,
+#: containers, and generators.
 LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "unspool", "jax", "jaxlib"})
 #: What a module has for itself: lists of hooks, and the dictionaries that are places by themselves.
 INTERNALS = frozenset(set(torch.nn.Module().__dict__) - {"training"})
@@ -56,6 +57,9 @@ class Reached:
         self._seen: dict[int, Any] = {}
         self._ahead: deque[Any] = deque(roots)
         self._names: set[tuple[int, str]] = set()
+        # A step may be of a package that is installed.
+        packages = {_package(getattr(root, "__module__", None)) for root in roots}
+        self._own = packages - LIBRARIES
         while self._ahead and len(self._seen) < LIMIT:
             self._visit(self._ahead.popleft())
         self.kinds = frozenset(map(_kind, self._seen.values()))
@@ -71,6 +75,11 @@ class Reached:
         """Tensors that layers are known to change, though not always: the statistics of BatchNorm,
         and tables with a largest norm."""
         return [each for each in (ref() for ref in self._normalised) if each is not None]
+
+    def _foreign(self, module: Any) -> bool:
+        """Whether what a module of this name defines is of a library."""
+        package = _package(module)
+        return package not in self._own and _installed(package)
 
     def _visit(self, value: Any) -> None:
         if isinstance(value, SIMPLE) or id(value) in self._seen:
@@ -114,7 +123,7 @@ class Reached:
         wrapped = getattr(type(value), "__wrapped__", None) or vars_of(value).get("__wrapped__")
         if isinstance(wrapped, types.FunctionType):
             self._ahead.append(wrapped)
-        if _root(type(value)) in LIBRARIES and not isinstance(value, NAMESPACES):
+        if self._foreign(type(value).__module__) and not isinstance(value, NAMESPACES):
             return
         self._ahead.append(type(value))
         attributes = vars_of(value)
@@ -139,7 +148,7 @@ class Reached:
         if getattr(module, "max_norm", None) and isinstance(module.weight, torch.Tensor):
             # A table whose rows are changed when they are first read.
             self._normalised.append(weakref.ref(module.weight))
-        if _root(type(module)) not in LIBRARIES:
+        if not self._foreign(type(module).__module__):
             self._ahead.append(type(module))
 
     def _class(self, kind: type) -> None:
@@ -147,7 +156,7 @@ class Reached:
             # What its two functions share runs in the backward pass as well.
             return
         for base in kind.__mro__:
-            if base.__module__.partition(".")[0] in LIBRARIES:
+            if self._foreign(base.__module__):
                 continue
             place = Class(base)
             if place.names:
@@ -157,7 +166,7 @@ class Reached:
                 self._ahead.append(value)
 
     def _function(self, function: types.FunctionType) -> None:
-        if str(function.__globals__.get("__name__")).partition(".")[0] in LIBRARIES:
+        if self._foreign(function.__globals__.get("__name__")):
             # What it wraps may be the user's.
             self._ahead.append(function.__dict__.get("__wrapped__"))
             return
@@ -185,7 +194,7 @@ class Reached:
             value = scope[name]
             if not isinstance(value, types.ModuleType):
                 self._ahead.append(value)
-            elif value.__name__.partition(".")[0] not in LIBRARIES:
+            elif not self._foreign(value.__name__):
                 self._named(vars(value), names)
 
 
@@ -216,8 +225,18 @@ def _code_names(code: types.CodeType) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _root(kind: type) -> str:
-    return kind.__module__.partition(".")[0]
+@functools.lru_cache(maxsize=4096)
+def _installed(package: str) -> bool:
+    """Whether a package is not of the user's program."""
+    if package in LIBRARIES:
+        return True
+    module = sys.modules.get(package)
+    places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
+    return any(folder in place for place in places for folder in ("site-packages", "dist-packages"))
+
+
+def _package(name: Any) -> str:
+    return str(name).partition(".")[0]
 
 
 def _is_generator(value: Any) -> bool:

@@ -14,20 +14,16 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from ._again import DifferentError, Moment, Watch, compare, first_time, held
+from ._again import DifferentError, Moment, Stopped, Watch, compare, first_time, held
 from ._changed import Held, refuse
 from ._trees import flatten, unflatten
 
 __all__ = ["Frame", "recomputed"]
-
-
-class _Stop(BaseException):
-    """All that was needed is there."""
 
 
 class _Place:
@@ -60,6 +56,7 @@ class Frame:
         self._live: list[weakref.ref[_Place]] = []
         self._lock = threading.RLock()
         self._filled = self._wanted = 0
+        self._failed: Exception | None = None
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
@@ -106,8 +103,10 @@ class Frame:
         results: Sequence[Any] = ()
         try:
             results = self.moment.again(self.what, self._run)
-        except _Stop:
-            pass
+        except Stopped:
+            failed, self._failed = self._failed, None
+            if failed is not None:
+                raise failed from None
         if comparing and self.expected is not None:
             compare(self.kind, self.what, self.expected, results)
         if self._filled < (alive[-1] + 1 if self._wanted >= 0 else len(self._saved)):
@@ -122,15 +121,17 @@ class Frame:
         """The next tensor is there again."""
         number = self._filled
         if number >= len(self._saved):
-            raise self._different("saves more tensors")
+            self._fail(self._different("saves more tensors"))
         self._filled += 1
         place, kind = self._saved[number](), _kind(tensor)
         plain = tensor.detach() if tensor.requires_grad else tensor
         known = self._kinds[number]
         if kind[:3] != known[:3]:
-            raise self._different(
-                f"saves a {kind[1]} of shape {list(kind[0])} in place of a {known[1]} of shape "
-                f"{list(known[0])}"
+            self._fail(
+                self._different(
+                    f"saves a {kind[1]} of shape {list(kind[0])} in place of a {known[1]} of shape "
+                    f"{list(known[0])}"
+                )
             )
         lasting = self.moment.lasting(plain)
         # Of a tensor that is brought back the version says nothing.
@@ -139,8 +140,12 @@ class Frame:
         if place is not None:
             place.tensor = lasting
         if self._filled == self._wanted:
-            raise _Stop
+            raise Stopped
         return plain
+
+    def _fail(self, error: Exception) -> NoReturn:
+        self._failed = error
+        raise Stopped
 
     def _different(self, how: str) -> DifferentError:
         return DifferentError(

@@ -14,7 +14,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-__all__ = ["Surroundings", "transformed"]
+__all__ = ["Surroundings", "cached_weights", "transformed"]
 
 
 def transformed() -> bool:
@@ -22,6 +22,11 @@ def transformed() -> bool:
     both are of an operation as it runs, and not of one that is computed again."""
     within = torch._C._functorch.peek_interpreter_stack() is not None
     return within or forward_ad._current_level >= 0
+
+
+def cached_weights() -> list[Any]:
+    """The weights in the cache of parametrisations."""
+    return list(parametrize._cache.values())
 
 
 def _cache() -> tuple[int, Any]:
