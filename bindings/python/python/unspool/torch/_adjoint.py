@@ -49,8 +49,8 @@ def adjoint(
 
     Arguments:
         step: `step(carry, x)` returns `(carry, y)`. It is called several times for a step, with the
-            same random numbers and under the same autocast. It must not change its arguments in
-            place.
+            same random numbers, buffers, variables and surroundings, which are put back afterwards.
+            It must not change its arguments in place.
         init: the first carry: a tensor, or a pytree of tensors, whose shapes and dtypes stay.
         xs: a tensor, or a pytree of tensors, whose first dimension is that of the steps; or None.
         length: the number of steps, where `xs` does not say it.
@@ -75,7 +75,8 @@ def adjoint(
 
     Raises:
         ArrayError: `step` reads a tensor that needs a gradient and is not in `params`, changes its
-            carry in place or to other shapes, or the carry has something that is not a tensor.
+            carry in place or to other shapes, or the carry has something that is not a tensor; in
+            the backward pass, a step computes something else than in the forward pass.
         OptionError: an argument makes no sense, or `step` returned no pair; `check` with a schedule
             that does not know the number of steps.
         ScheduleError: the schedule breaks a rule, or is for another number of steps.

@@ -115,7 +115,7 @@ class budget:
     anew. Where moving blocks turns out 10 % slower than expected in three steps in a row, blocks
     are computed again instead.
 
-    Gradients are those without it, bit for bit, also with dropout. Modules in evaluation mode, and
+    Gradients and buffers are those without it, bit for bit, also with dropout. Modules in evaluation mode, and
     calls without gradients, are as they were. Of several passes at the same time, the first one is
     within the budget, and the blocks of the others are computed again. The blocks are called as
     before after `remove`, or after the end of a `with`; graphs that were made stay valid.
@@ -136,7 +136,8 @@ class budget:
         OptionError: an argument makes no sense, or the model has no repeated blocks.
         NoPlanError: in a forward pass, nothing fits into the budget; the text has the least one.
         All that `Spool.save` raises, in a block of the forward pass, and all that `Spool.restore`
-            raises, in the backward pass.
+            raises, in the backward pass; and ArrayError there if what a block computes again would
+            not be what it computed before.
     """
 
     def __init__(

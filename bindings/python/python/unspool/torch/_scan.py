@@ -1,9 +1,9 @@
 """`unspool.torch.scan`: a loop whose graph is real, and of which only states are kept.
 
-The steps run in segments under `torch.utils.checkpoint`, without reentrance, so that autograd sees
-the same graph as of a plain loop. What checkpoint would keep of a segment, the carry with which it
-starts, is a state in a spool: it is saved before the segment runs, restored when a gradient first
-needs a tensor of the segment, and discarded when the graph lets go of the segment.
+The steps run in segments of which autograd keeps nothing, and sees the same graph as of a plain
+loop. The carry with which a segment starts is a state in a spool: it is saved before the segment
+runs, restored when a gradient first needs a tensor of the segment, and discarded when the graph
+lets go of the segment.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def scan(
 
     Arguments:
         step: `step(carry, x)` returns `(carry, y)`. It is called again in the backward pass, with
-            the same random numbers and under the same autocast; what it reads besides its arguments
-            must not have changed by then. It may change the carry in place as in a plain loop.
+            the same random numbers, buffers, variables and surroundings, which are put back
+            afterwards. It may change the carry in place, and take gradients, as in a plain loop.
         init: the first carry: a tensor, or a pytree of tensors and other values.
         xs: a tensor, or a pytree of tensors, whose first dimension is that of the steps; or None.
         length: the number of steps, where `xs` does not say it.
@@ -110,7 +110,8 @@ def scan(
             `until`.
         ArrayError: `xs` has something that is not a tensor, or `step` an output that is none; with
             `check`, a part of the carry needs a gradient and cannot be saved.
-        All that `Spool.save` raises; and, in the backward pass, all that `Spool.restore` raises.
+        All that `Spool.save` raises; and, in the backward pass, all that `Spool.restore` raises,
+        and ArrayError if what is computed again would not be what was computed before.
     """
     if not callable(step):
         raise OptionError(f"scan(step={step!r}): that is not a function.")
