@@ -543,13 +543,10 @@ impl Spool {
         guarded(py, || detached(py, None, || self.spool().hold_prefetch()))
     }
 
-    /// Takes all main memory of the tiers now, and returns when it is there; host memory for a GPU
-    /// is registered in the background. Without this, memory is taken when it is first used, and
-    /// registered ahead of what is used by as much again.
+    /// Takes all main memory of the tiers now, and returns when it is there. Without this it is
+    /// taken when it is first used.
     ///
-    /// Raises:
-    ///     CapacityError: the machine has less left. What there was stays with the tiers.
-    ///     ClosedError.
+    /// Raises: CapacityError, where the machine has less left; ClosedError.
     fn prepare(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool().prepare()))
     }

@@ -369,13 +369,10 @@ class Spool:
         """
 
     def prepare(self) -> None:
-        """Takes all main memory of the tiers now, and returns when it is there; host memory for a
-        GPU is registered in the background. Without this, memory is taken when it is first used,
-        and registered ahead of what is used by as much again.
+        """Takes all main memory of the tiers now, and returns when it is there. Without this it is
+        taken when it is first used.
 
-        Raises:
-            CapacityError: the machine has less left. What there was stays with the tiers.
-            ClosedError.
+        Raises: CapacityError, where the machine has less left; ClosedError.
         """
 
     def _prefer(self, version: SupportsIndex, tier: str, /) -> None: ...

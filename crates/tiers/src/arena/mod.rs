@@ -10,8 +10,8 @@
 //!   while bytes are copied. One more is held while main memory is taken.
 //! - The bytes of an entry may be those of an array that the application has given away. Its range
 //!   is its own all the same, and what the range holds is nobody's.
-//! - Main memory is taken when bytes are first borrowed. Where the machine has no more, the arena ends
-//!   at what it has until [`Arena::may_grow`] says that there is more, and the owner agrees.
+//! - Main memory is taken when bytes are first borrowed. Where the machine has no more, the arena
+//!   ends at what it has until [`Arena::may_grow`] says that there is more, and the owner agrees.
 //! - Bytes with unfinished work of a device on them are borrowed in main memory only when it is
 //!   done, and in a device's memory together with the fences that new work has to wait for. Where
 //!   no fence could be had, they are borrowed when the device was seen to have nothing left to do.
@@ -417,7 +417,8 @@ impl Arena {
     /// The error for bytes that the machine had no memory for.
     fn short(&self, operation: &'static str, location: String, len: u64) -> TierError {
         let why = self.shortage().unwrap_or_default();
-        TierError::new(Failure::NoSpace, operation, location, why).with_progress(len, 0).with_advice(
+        let error = TierError::new(Failure::NoSpace, operation, location, why);
+        error.with_progress(len, 0).with_advice(
             "Free memory, or give checkpoints room elsewhere: discard some, or add a slower tier.",
         )
     }
