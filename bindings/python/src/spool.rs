@@ -52,9 +52,7 @@ use crate::{call, codecs, live, load, many, options, stats};
 ///     disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
 ///         At least one of the three is needed. Sizes are integers in bytes, or text with a unit:
 ///         `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000. For `device` and `host`,
-///         `"auto"` takes a share of what is free; `repr` and `stats` say how much that was. Main
-///         memory is taken when it is needed, so its size is an upper limit: where the machine has
-///         no more left, the tier is as large as it is.
+///         `"auto"` takes a share of what is free; `repr` and `stats` say how much that was.
 ///     discard_after_restore: discard each checkpoint when it was restored and no further restore
 ///         of it is expected.
 ///     learn: announce restores as `expect` does, from what earlier iterations of a loop restored;

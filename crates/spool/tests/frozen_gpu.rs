@@ -384,7 +384,7 @@ fn memory_that_another_process_takes_while_it_is_mapped_makes_the_tier_smaller()
     assert_eq!(stats.tiers[0].capacity, 32 << 20);
     assert!(stats.tiers[0].peak <= 32 << 20, "{:?}", stats.tiers[0]);
     let [note] = &stats.application.notes[..] else { panic!("{:?}", stats.application.notes) };
-    assert!(note.contains("device tier has 32 MiB instead of 64 MiB"), "{note}");
+    assert!(note.contains("device tier has 32 MiB of the 64 MiB"), "{note}");
     let [note] = &stats.tiers[0].notes[..] else { panic!("{:?}", stats.tiers[0].notes) };
     assert!(note.contains("cuMemCreate failed with CUDA_ERROR_OUT_OF_MEMORY"), "{note}");
 }

@@ -153,23 +153,34 @@ impl Allowance {
 /// # Errors
 /// When too little is left.
 pub(crate) fn ask(bytes: u64) -> Result<u64, MemoryLeft> {
-    if bytes == 0 || ALLOWANCE.take(bytes) || is_unchecked() {
-        return Ok(bytes);
+    if bytes == 0 || ALLOWANCE.take(bytes) { Ok(bytes) } else { look(bytes).map(|given| given.bytes) }
+}
+
+/// What a look gives.
+struct Given {
+    bytes: u64,
+    /// So little is left that each look gives a huge page.
+    is_little: bool,
+}
+
+fn look(bytes: u64) -> Result<Given, MemoryLeft> {
+    if is_unchecked() {
+        return Ok(Given { bytes, is_little: false });
     }
     let left = MemoryLeft::now();
     let Some(most) = left.at_once(bytes) else { return Err(left) };
     let now = bytes.min(most);
     ALLOWANCE.renew(most - now);
-    Ok(now)
+    Ok(Given { bytes: now, is_little: most <= STEP })
 }
 
-/// As [`ask`]; when too little is left, what the process keeps for arenas to come is given back
+/// As [`look`]; when too little is left, what the process keeps for arenas to come is given back
 /// first, and what is on its way back to the system is waited for, at most 10 s.
-fn ask_again(bytes: u64) -> Result<u64, MemoryLeft> {
-    let mut asked = ask(bytes);
+fn look_again(bytes: u64) -> Result<Given, MemoryLeft> {
+    let mut asked = look(bytes);
     if asked.is_err() && pool::trim() + crate::life::releasing() > 0 {
         release::wait_for(release::RETURNING, || {
-            asked = ask(bytes);
+            asked = look(bytes);
             asked.is_ok()
         });
     }
@@ -236,12 +247,16 @@ impl Growth {
         *present = pages.present().max(*present);
         let mut reached = self.reached.fetch_max(*present, Ordering::AcqRel).max(*present);
         while reached < end {
-            touch(pages, present, reached)?;
-            let more = ask_again(end - reached)?;
-            reached += more;
-            // Small steps are those of a machine with little left, where others look as well.
-            if more <= STEP {
+            if ALLOWANCE.take(end - reached) {
+                reached = end;
+            } else {
                 touch(pages, present, reached)?;
+                let given = look_again(end - reached)?;
+                reached += given.bytes;
+                // Many may look at this moment, and the next thing that they see is this.
+                if given.is_little {
+                    touch(pages, present, reached)?;
+                }
             }
             self.reached.store(reached, Ordering::Release);
         }
