@@ -2,10 +2,11 @@
 //! needs it, and each time asks what the machine and the control groups have left at that moment.
 //!
 //! Nothing is reserved in advance, and processes know nothing of each other. Instead one look takes
-//! at most [`PART`] of what is left, and leaves a [reserve](super::Limit::reserve): as many
-//! processes as that can look at the same moment, and together take no more than there is. What was
-//! taken is part of the system's accounts before the same arena takes more, because its pages are
-//! made present first. The figures are in docs/decisions/0091-memory-is-taken-not-promised.md.
+//! a part of what is left, the smaller the more threads of the machine run, and leaves a
+//! [reserve](super::Limit::reserve). Of processes that take memory at the same moment the n-th one
+//! finds n of them running, so all together take at most (1 + 1/2 + ... + 1/n) / [`SHARE`] of it:
+//! 0.37 with 200 processes. What was taken is part of the system's accounts before the same arena
+//! looks again, because its pages are made present first. The figures are in docs/decisions/0091-memory-is-taken-not-promised.md.
 
 use std::io;
 use std::ops::Range;
@@ -21,8 +22,10 @@ use crate::release;
 /// The environment variable that turns the checks off, set to 0.
 const VARIABLE: &str = "UNSPOOL_CHECK_FREE";
 
-/// One look takes at most one in so many of the bytes that are left.
-const PART: u64 = 512;
+/// One look takes at most one in so many of the bytes that are left, for each thread that runs.
+const SHARE: u64 = 16;
+/// The threads that run where nothing says so.
+const MANY: u64 = 64;
 /// The least that a look takes, where there is as much: a huge page.
 const STEP: u64 = 2 << 20;
 /// What one look allows is taken within this time, or another look is needed.
@@ -83,10 +86,11 @@ impl MemoryLeft {
         self.bytes.saturating_sub(self.reserve)
     }
 
-    /// The most that one look takes when `bytes` are wanted; `None` when there is too little.
-    fn at_once(&self, bytes: u64) -> Option<u64> {
+    /// The most that one look takes when `bytes` are wanted and so many threads run; `None` when
+    /// there is too little.
+    fn at_once(&self, bytes: u64, running: u64) -> Option<u64> {
         let spare = self.spare();
-        let most = (spare / PART / STEP * STEP).max(STEP).min(spare);
+        let most = (spare / SHARE / running.max(1) / STEP * STEP).max(STEP).min(spare);
         (spare >= bytes.min(STEP)).then_some(most)
     }
 
@@ -153,7 +157,22 @@ impl Allowance {
 /// # Errors
 /// When too little is left.
 pub(crate) fn ask(bytes: u64) -> Result<u64, MemoryLeft> {
-    if bytes == 0 || ALLOWANCE.take(bytes) { Ok(bytes) } else { look(bytes).map(|given| given.bytes) }
+    if bytes == 0 || ALLOWANCE.take(bytes) {
+        Ok(bytes)
+    } else {
+        look(bytes).map(|given| given.bytes)
+    }
+}
+
+/// The threads of the machine that run or could.
+fn running() -> u64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    running_in(&text).unwrap_or(MANY)
+}
+
+/// That number in `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
+fn running_in(text: &str) -> Option<u64> {
+    text.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
 /// What a look gives.
@@ -168,7 +187,7 @@ fn look(bytes: u64) -> Result<Given, MemoryLeft> {
         return Ok(Given { bytes, is_little: false });
     }
     let left = MemoryLeft::now();
-    let Some(most) = left.at_once(bytes) else { return Err(left) };
+    let Some(most) = left.at_once(bytes, running()) else { return Err(left) };
     let now = bytes.min(most);
     ALLOWANCE.renew(most - now);
     Ok(Given { bytes: now, is_little: most <= STEP })

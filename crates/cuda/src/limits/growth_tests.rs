@@ -12,19 +12,28 @@ fn left(bytes: u64, reserve: u64) -> MemoryLeft {
 }
 
 #[test]
-fn as_many_looks_at_the_same_moment_as_there_are_parts_take_no_more_than_there_is() {
+fn processes_that_look_at_the_same_moment_take_no_more_than_there_is() {
     for spare in [GIB, 20 * GIB, 1000 * GIB] {
-        let most = left(spare + GIB, GIB).at_once(u64::MAX).unwrap();
-        assert!(most * PART <= spare && most.is_multiple_of(STEP), "{most} of {spare}");
+        let takes = |running| left(spare + GIB, GIB).at_once(u64::MAX, running).unwrap();
+        assert!((1..=200).map(takes).sum::<u64>() <= spare, "{spare}");
+        assert!((1..=200).all(|running| takes(running).is_multiple_of(STEP)));
+        assert!(takes(0) == takes(1) && takes(1) <= spare / 16);
     }
 }
 
 #[test]
+fn the_threads_that_run_are_read_where_the_system_says_so() {
+    assert_eq!(running_in("0.20 0.18 0.12 7/80 11206\n"), Some(7));
+    assert_eq!(running_in("0.20 0.18"), None);
+    assert!(running() >= 1);
+}
+
+#[test]
 fn when_little_is_left_a_look_takes_a_huge_page_and_never_more_than_there_is() {
-    assert_eq!(left(GIB + 100 * MIB, GIB).at_once(u64::MAX), Some(STEP));
-    assert_eq!(left(GIB + MIB, GIB).at_once(u64::MAX), None);
-    assert_eq!(left(GIB + MIB, GIB).at_once(4096), Some(MIB), "a small arena");
-    assert_eq!(left(MIB, GIB).at_once(1), None, "the reserve is left alone");
+    assert_eq!(left(GIB + 100 * MIB, GIB).at_once(u64::MAX, 200), Some(STEP));
+    assert_eq!(left(GIB + MIB, GIB).at_once(u64::MAX, 200), None);
+    assert_eq!(left(GIB + MIB, GIB).at_once(4096, 200), Some(MIB), "a small arena");
+    assert_eq!(left(MIB, GIB).at_once(1, 1), None, "the reserve is left alone");
 }
 
 #[test]
