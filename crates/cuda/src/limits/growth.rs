@@ -6,7 +6,8 @@
 //! [reserve](super::Limit::reserve). Of processes that take memory at the same moment the n-th one
 //! finds n of them running, so all together take at most (1 + 1/2 + ... + 1/n) / [`SHARE`] of it:
 //! 0.37 with 200 processes. What was taken is part of the system's accounts before the same arena
-//! looks again, because its pages are made present first. The figures are in docs/decisions/0091-memory-is-taken-not-promised.md.
+//! looks again, because its pages are made present first. The figures are in
+//! docs/decisions/0091-memory-is-taken-not-promised.md.
 
 use std::io;
 use std::ops::Range;
