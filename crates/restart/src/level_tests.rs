@@ -668,11 +668,11 @@ fn copies_are_found_and_opened_from_outside() {
     save_and_copy(&c, 20);
     c.close(Some(&Alone), &Wait::default()).unwrap();
     let place = scratch.path().join("remote").to_string_lossy().into_owned();
-    let found = crate::find_remote(&place, None).unwrap();
+    let found = crate::find_remote(&place, None, &Wait::default()).unwrap();
     assert_eq!((found.len(), found[0].step), (1, 20));
     let spool = crate::open_remote(&place, &found[0], &Wait::default()).unwrap();
     assert_eq!(spool.versions().unwrap(), [20]);
-    let error = crate::find_remote(&place, Some(7)).unwrap_err();
+    let error = crate::find_remote(&place, Some(7), &Wait::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unknown);
     assert!(error.message().contains("parts of 10, 20"), "{error}");
     // What another run has put there meanwhile is not given for it.

@@ -385,7 +385,7 @@ impl RestartManifest {
 
     /// The bytes of the manifest of a copy of the part that is stored in full.
     fn in_full<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &Manifest { increment: None, ..self.0.clone() }.render())
+        PyBytes::new(py, &Manifest { increment: None, frame: None, ..self.0.clone() }.render())
     }
 }
 
