@@ -116,9 +116,10 @@ class budget:
     are computed again instead.
 
     Gradients and buffers are those without it, bit for bit, also with dropout. Modules in
-    evaluation mode, and calls without gradients, are as they were. Of several passes at the same time, the first one is
-    within the budget, and the blocks of the others are computed again. The blocks are called as
-    before after `remove`, or after the end of a `with`; graphs that were made stay valid.
+    evaluation mode, and calls without gradients, are as they were. Of several passes at the same
+    time, the first one is within the budget, and the blocks of the others are computed again. The
+    blocks are called as before after `remove`, or after the end of a `with`; graphs that were made
+    stay valid.
 
     Arguments:
         model: the module.
