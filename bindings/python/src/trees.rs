@@ -89,8 +89,8 @@ pub fn build<'py>(
     helper(text.py(), "build")?.call1((text, arrays))
 }
 
-/// The arrays of a tree that is a part of what `text` says, or lacks some of it, under the names that
-/// they were saved by; and what then writes everything else into the tree.
+/// The arrays of a tree that is a part of what `text` says, or lacks some of it, under the names
+/// that they were saved by; and what then writes everything else into the tree.
 ///
 /// # Errors
 /// `ArrayError`, when it is another tree.

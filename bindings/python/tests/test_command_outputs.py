@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ from unspool._restart.core import RestartCore
 def called(*words: object, **options: object) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "unspool", *map(str, words)]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run(line, text=True, timeout=60, **options)  # type: ignore[call-overload, no-any-return]
+    found: Any = subprocess.run(line, text=True, timeout=60, **options)  # type: ignore
+    return found
 
 
 @pytest.mark.parametrize("words", [("ls",), ("verify",), ("ls", "--json")])

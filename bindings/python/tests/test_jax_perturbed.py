@@ -243,7 +243,9 @@ def test_without_jit_a_scan_is_that_of_jax(spool: unspool.Spool, reverse: bool) 
 
 
 def test_a_backward_pass_without_jit_reads_what_was_saved_with_it(spool: unspool.Spool) -> None:
-    loss = lambda scan, w: scan(lambda u, x: (jnp.sin(u * w), u), START, ROWS)[0].sum()  # noqa: E731
+    def loss(scan: Any, w: Any) -> Any:
+        return scan(lambda u, x: (jnp.sin(u * w), u), START, ROWS)[0].sum()
+
     _, pull = jax.vjp(jax.jit(partial(loss, partial(loops.scan, spool=spool))), WEIGHT)
     assert len(spool) == 2
     with jax.disable_jit():

@@ -261,7 +261,10 @@ def test_a_generator_that_is_not_found_is_an_error(loop: Any) -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_what_is_changed_in_place_before_the_backward_pass_is_an_error(loop: Any) -> None:
     weight, bias, other = torch.nn.Parameter(torch.ones(4)), torch.ones(4), torch.ones(4)
-    step = lambda u, _: (torch.tanh(u * weight + bias), other if loop is None else None)  # noqa: E731
+
+    def step(u: torch.Tensor, _: Any) -> Any:
+        return torch.tanh(u * weight + bias), other if loop is None else None
+
     out = loop(step, torch.ones(3, 4), [weight])
     # One that is reached and not read may change.
     other.add_(1)

@@ -671,8 +671,8 @@ fn check_step(step: u64, standing: Standing, path: &Path) -> Result<(), Error> {
         _ if i64::try_from(step).is_err() => format!("Step {step} is too large for a number."),
         Standing::Opened(Some(last)) if step <= last => format!(
             "{} has a checkpoint of step {last}, and step {step} does not come after it. Call \
-             `restore` first to go on from there, or load an older one to go on from that, or begin \
-             in another folder, or remove it with `unspool rm`.",
+             `restore` first to go on from there, or load an older one to go on from that, or \
+             begin in another folder, or remove it with `unspool rm`.",
             path.display()
         ),
         Standing::Restored(last) | Standing::Saved(last) if step <= last => format!(

@@ -1,5 +1,5 @@
-/* Prints how many of the functions whose names are its arguments `dlsym` finds, with a sum of which,
-   and whether two are there as weak symbols. A program, or (with LATE) a library for `late.c`. */
+/* Prints how many of the functions that its arguments name `dlsym` finds, with a sum of which, and
+   whether two are there as weak symbols. A program, or (with LATE) a library for `late.c`. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>

@@ -1,7 +1,7 @@
 """The extension module. Import its names from `unspool`."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, SupportsIndex, final, overload
 
@@ -126,9 +126,8 @@ class Spool:
 
         Dictionaries (`OrderedDict`, `defaultdict`, `Counter` too), lists, deques, sets, tuples,
         named tuples, dataclasses, and an `xarray.Dataset` or `DataArray` may hold arrays, numbers,
-        texts, True, False, None, members of enumerations, and one another. `load` gives the same
-        back. The arrays are regions with the way to them as names: `"model/u"`. Of other classes
-        that are a dictionary or a list, pass `dict(it)` or `list(it)`.
+        texts, True, False, None, enumerations, and one another. `load` gives the same back. Arrays
+        are regions with the way to them as names: `"model/u"`. Pass other subclasses as `dict(it)`.
 
         With `overwrite=True`, what was saved under `version` before is discarded first, and is gone
         also when this save fails. With `donate=True` the array is given away, and nobody writes to
@@ -184,9 +183,8 @@ class Spool:
 
         Into what holds arrays, numbers and texts, as `save` takes it, the arrays are copied, and
         then the numbers and texts are written: where a tuple or a frozen dataclass holds them, they
-        have to be those that were saved. Some keys of the outermost dictionary may be given; all
-        others have to be as they were. A dictionary or a list that is empty gets what was saved, in
-        new arrays of the same library, with a `RuntimeWarning`.
+        have to be those that were saved. The outermost dictionary may lack keys; others may not. An
+        empty dictionary or list gets new arrays of the same library, with a `RuntimeWarning`.
 
         The arrays have the shapes and dtypes of those that were saved; their layout and their
         library may differ. Waits for data that is still on its way. The checkpoint stays, unless
@@ -200,9 +198,8 @@ class Spool:
         Raises:
             UnknownVersionError: no checkpoint has this version.
             ArrayError: the number or the names of the arrays, or what holds them, differ from what
-                was saved; an array has another shape or dtype; an array is read-only, as those of
-                JAX always are; items of the arrays share memory; or an argument is not an array
-                that can be written here.
+                was saved; an array has another shape or dtype, is read-only (as those of JAX are),
+                has items that share memory, or cannot be written here.
             DeviceError, OptionError: as for `save`.
             CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
             WaitTimeoutError, StorageError, ClosedError.
@@ -230,8 +227,7 @@ class Spool:
         Raises:
             OptionError: there is no library `to` here, or it has no arrays on `device`.
             DeviceError: the spool is on another GPU.
-            MissingLibraryError: it is not installed, or `ml_dtypes` is not, which NumPy needs for
-                bfloat16 and the like.
+            MissingLibraryError: it, or `ml_dtypes` for bfloat16 in NumPy, is not installed.
             ArrayError: it has no such dtype; or the class of a dataclass is not loaded.
             All that `restore` raises for a version.
         """
@@ -369,8 +365,7 @@ class Spool:
         """
 
     def prepare(self) -> None:
-        """Takes all main memory of the tiers now, and returns when it is there. Without this it is
-        taken when it is first used.
+        """Takes all main memory of the tiers now and waits for it; else it is taken at first use.
 
         Raises: CapacityError, where the machine has less left; ClosedError.
         """
@@ -785,9 +780,7 @@ def trace_text(words: Iterable[_Word]) -> str:
     """
 
 def plan_accumulation(asked: Mapping[str, Any], /) -> dict[str, Any]: ...
-def follow_accumulation(
-    asked: Mapping[str, Any], decisions: Sequence[str], /
-) -> dict[str, Any]: ...
+def follow_accumulation(asked: Mapping[str, Any], decisions: Sequence[str], /) -> Any: ...
 def forecast(
     schedule: ScheduleCore, job: Mapping[str, Any], sample: ScheduleCore | None = None
 ) -> dict[str, Any]:
@@ -803,7 +796,5 @@ def jax_may_join(number: int) -> bool: ...
 def jax_forget(spool: Spool | None = None) -> int: ...
 def jax_drop(number: int) -> None: ...
 def jax_give_up(number: int) -> None: ...
-def jax_tidied_by(
-    asked: Callable[[bool, int | None], None] | None,
-) -> Callable[[bool, int | None], None] | None: ...
+def jax_tidied_by(asked: Any) -> Any: ...
 def jax_tidy(live: set[int], of_python: bool, alone: bool, run: int | None) -> None: ...

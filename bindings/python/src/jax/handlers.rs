@@ -1,8 +1,8 @@
 //! What XLA calls in the course of a loop: five functions, for arrays of the host and of a GPU.
 //!
 //! A forward pass is `begin`, a `save` for each state, `end`; a backward pass `rewind` and as many
-//! times `restore`. XLA calls from threads of its own too. Only `begin` may need Python, to ask what
-//! earlier calls have left.
+//! times `restore`. XLA calls from threads of its own too. Only `begin` may need Python, to ask
+//! what earlier calls have left.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;

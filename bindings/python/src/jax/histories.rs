@@ -211,7 +211,7 @@ pub fn next(number: u64) -> Result<(Arc<Front>, i64), Error> {
     })
 }
 
-/// Forgets the version that was next, which `run` has read; the history too when it was the last one.
+/// Forgets the version that was next, which `run` has read; the history too when it was the last.
 pub fn restored(number: u64, run: Option<i64>) {
     with(|table| {
         let Some(history) = table.histories.get_mut(&number) else { return };
@@ -266,8 +266,8 @@ pub fn is_time_to_tidy() -> bool {
     })
 }
 
-/// Gives up the histories of executions that have ended without an end of theirs: a call has failed,
-/// or JAX has left out what would have read them.
+/// Gives up the histories of executions that have ended without an end of theirs: a call failed, or
+/// JAX has left out what would have read them.
 ///
 /// # Arguments
 /// - `live`: the numbers in tokens that a program of Python holds.

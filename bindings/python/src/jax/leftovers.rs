@@ -1,5 +1,5 @@
-//! What calls have left in a spool that ended without reading it: XLA does not say when the execution
-//! of a program fails, so that it is found out afterwards.
+//! Checkpoints in a spool of calls that ended without reading them: XLA does not say when the
+//! execution of a program fails, so that it is found out afterwards.
 //!
 //! Who holds a token, and which threads are at work, only Python knows: `unspool.jax` says how to
 //! ask (`jax_tidied_by`).

@@ -17,7 +17,7 @@ usage:
       Runs a program and records its messages. --samples is what each rank keeps of them,
       --events how many steps of each rank; --analysis is how many seconds are spent on coding
       the samples when the program is over. With Open MPI on several machines, give mpirun
-      `-x LD_PRELOAD -x LD_AUDIT -x UNSPOOL_MESSAGES_PARTS` besides, and -o in a folder that all share.
+      `-x LD_PRELOAD -x LD_AUDIT -x UNSPOOL_MESSAGES_PARTS` too, and -o in a folder that all share.
   unspool-messages merge RUN.msg.parts [-o RUN.msg] [--analysis 30]
       Makes a run of the parts that a recording has left which was itself cut off.
   unspool-messages report RUN.msg [-o PAGE.html] [--json] [--network 10GB/s]
