@@ -32,8 +32,8 @@ class _Place:
 
     __slots__ = ("__weakref__", "frame", "held", "tensor")
 
-    def __init__(self, frame: Frame, tensor: torch.Tensor) -> None:
-        self.frame, self.held = frame, Held(tensor)
+    def __init__(self, frame: Frame, held: Held | None) -> None:
+        self.frame, self.held = frame, held
         self.tensor: torch.Tensor | None = None
 
 
@@ -44,6 +44,8 @@ class Frame:
         what: it is, for messages.
         kind: what it has in common with others that need not be compared once it was.
         expected: its results, if they are to be compared.
+        holds: whether tensors stay while it runs; without, they are computed again even then.
+        taken: whether one was needed while it ran.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Frame:
     ) -> None:
         self.what, self.kind, self.moment, self._again = what, kind, moment, again
         self.expected: Sequence[Any] | None = None
+        self.holds, self.taken = True, False
         self._saved: list[weakref.ref[_Place]] = []
         self._kinds: list[Any] = []
         self._live: list[weakref.ref[_Place]] = []
@@ -76,10 +79,11 @@ class Frame:
         self._live.clear()
 
     def _pack(self, tensor: torch.Tensor) -> _Place:
-        place = _Place(self, tensor)
+        place = _Place(self, Held(tensor) if self.holds else None)
         reference = weakref.ref(place)
         self._saved.append(reference)
-        self._live.append(reference)
+        if self.holds:
+            self._live.append(reference)
         self._kinds.append(_kind(tensor))
         return place
 
@@ -88,6 +92,7 @@ class Frame:
         with self._lock:
             held = place.held
             if held is not None:
+                self.taken = True
                 return held.get()
             if place.tensor is None:
                 self._compute()

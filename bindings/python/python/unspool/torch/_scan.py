@@ -178,6 +178,7 @@ class _Loop:
         done: the number of steps that were taken.
         ended: whether there is no step left.
         saved: the bytes that the second step saved.
+        grows: whether steps take gradients themselves, as far as is known.
     """
 
     def __init__(self, step: Callable[[Any, Any], Any], rows: Rows, until: Any) -> None:
@@ -185,6 +186,7 @@ class _Loop:
         self.outputs = Outputs("scan")
         self.done = self.saved = 0
         self.ended = rows.length == 0
+        self.grows = True
         self._watch: Watch | None = None
 
     @property
@@ -412,8 +414,10 @@ def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None, kind
         return flatten(carry)[0]
 
     frame = Frame(f"scan: a segment from step {first} on", kind, moment, again)
+    frame.holds = loop.grows
     with frame.saving():
         carry = loop.run(carry, steps, frame.let_go)
+    loop.grows = frame.taken
     steps = range(first, loop.done)
     loop.watch.learn(moment)
     keeper.compare_next(frame, start, carry)
