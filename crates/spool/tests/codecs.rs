@@ -186,7 +186,7 @@ fn what_may_become_too_large_for_every_tier_is_refused_with_the_most_that_it_may
     let spool = Spool::open(settings).unwrap();
     let error = spool.save(0, waves(), &wait()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
-    let expected = ["may take up to 7", "64 KiB", "known only afterwards", "disk="];
+    let expected = ["may take up to 7", "64 KiB", "known only afterwards", "`disk`"];
     assert!(expected.iter().all(|part| error.message().contains(part)), "{error}");
     let raw = spool.save_as(0, waves(), &Codecs::default(), &wait()).unwrap_err();
     assert!(raw.message().contains("has 78"), "{raw}");

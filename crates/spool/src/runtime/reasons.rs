@@ -166,7 +166,7 @@ fn full(
     let _ = write!(
         text,
         " Discard or restore checkpoints (with `discard_after_restore` the last expected \
-         restore frees its checkpoint), raise `{tier}=`{below}, or free space where it lies.{}",
+         restore frees its checkpoint), raise `{tier}`{below}, or free space where it lies.{}",
         shortage(state)
     );
     text
