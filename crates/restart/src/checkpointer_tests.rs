@@ -486,8 +486,7 @@ fn what_is_gone_on_from_stays_until_the_next_one_counts() {
         let all = Settings { keep: 9, ..settings(scratch.path(), 9) };
         let c = open_as(all, &Alone, None).unwrap();
         (1..=5).for_each(|step| save(&c, &Alone, step));
-        c.close(Some(&Alone), &Wait::default()).unwrap();
-        drop(c);
+        close(&c, &Alone);
         let c = open_as(settings(scratch.path(), keep), &Alone, None).unwrap();
         c.loaded(3);
         c.begin(4, String::new(), &Alone, &Wait::default()).unwrap();
