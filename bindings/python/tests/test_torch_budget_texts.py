@@ -6,6 +6,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import unspool
@@ -96,11 +97,21 @@ def test_what_was_chosen_is_in_its_representation(spool: unspool.Spool) -> None:
     assert "5 keep" in repr(blocks)
 
 
+def train_until_moved(net: torch.nn.Module, blocks: Any) -> None:
+    """Trains with batches of several sizes, as on a busy machine a block may seem to take so little
+    time that it is computed again."""
+    for rows in range(128, 168):
+        train(net, rows)
+        if "offload" in repr(blocks):
+            return
+    pytest.fail("nothing was moved")
+
+
 def test_what_goes_to_the_folder_for_temporary_files_is_said_once() -> None:
     net = stack()
     with budget(net, 128 << 10, links=FAST) as blocks:
         with pytest.warns(RuntimeWarning, match=r"writes up to .* KiB .* Give spool=") as told:
-            train(net)
+            train_until_moved(net, blocks)
         assert "offload" in str(blocks.report)
         assert len(told) == 1 and tempfile.gettempdir() in str(told[0].message)
         assert told[0].filename == __file__
@@ -113,8 +124,7 @@ def test_what_goes_to_the_folder_for_temporary_files_is_said_once() -> None:
 def test_a_spool_that_is_given_is_not_warned_of(spool: unspool.Spool) -> None:
     net = stack()
     with budget(net, 128 << 10, links=FAST, spool=spool) as blocks:
-        train(net)
-        assert "offload" in repr(blocks)
+        train_until_moved(net, blocks)
 
 
 class Lazy(torch.nn.Module):

@@ -104,7 +104,8 @@ class Accumulated:
         """
         held = self.now()
         replaced = [name for name, one in held.items() if self._is_replaced(one)]
-        found = checkpoints.load(to="jax", device=self._device) if self._frozen else {}
+        there = self._frozen and checkpoints.latest() is not None
+        found = checkpoints.load(to="jax", device=self._device) if there else {}
         others = {name: one for name, one in held.items() if name not in replaced}
         step = checkpoints.restore(**others)
         if step is None:

@@ -25,7 +25,9 @@ CALLBACKS = {"jax._src.callback", "jax._src.debugging"}
 
 def is_float(leaf: Any) -> bool:
     """Whether a leaf may have a gradient."""
-    return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
+    # Python's numbers have none.
+    dtype = leaf.dtype if hasattr(leaf, "dtype") else jnp.result_type(leaf)
+    return bool(jnp.issubdtype(dtype, jnp.inexact))
 
 
 def axes_of(aval: Any) -> frozenset[str]:
