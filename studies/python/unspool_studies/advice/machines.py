@@ -58,6 +58,18 @@ class Machine:
         """With other speeds of the place."""
         return replace(self, write=rate, read=rate)
 
+    def with_joined_increments(self) -> Machine:
+        """With increments under the name `"compressed"`, as the dissertation counts them: they are
+        joined with the full checkpoint in the background, and a restart reads one checkpoint."""
+        share = self.increments
+        rest = (1 - share) * self.checkpoint / self.ratio / self.read
+        return replace(
+            self,
+            ratio=self.ratio / share,
+            encode=self.encode / share,
+            restart=self.restart + rest,
+        )
+
     def with_codec_times(self, factor: float) -> Machine:
         """With a codec that is so many times as fast."""
         return replace(self, encode=self.encode * factor, decode=self.decode * factor)

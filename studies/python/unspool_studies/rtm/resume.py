@@ -57,7 +57,7 @@ class Resume:
         folder = self.folder / f"shot-{number:05}"
         folder.mkdir(exist_ok=True)
         with self._awaited(folder / "records") as checkpoints:
-            found: dict[str, Any] = checkpoints.load()
+            found: dict[str, Any] = newest(checkpoints)
             if not found:
                 found = {"data": record()}
                 checkpoints.save(0, **found)
@@ -171,10 +171,15 @@ def durable_stack(resume: Resume, shape: tuple[int, ...], name: str) -> Iterator
         raise MigrationError(f"--resume {resume.folder} cannot be made: {error}") from error
     nbytes = 2 * 4 * int(np.prod(shape))
     with resume.checkpoints(resume.folder / "stack", nbytes) as checkpoints:
-        found = checkpoints.load()
+        found = newest(checkpoints)
         if not found:
             resume.clear()
         yield DurableStack(shape, name, checkpoints, found)
+
+
+def newest(checkpoints: Checkpointer) -> dict[str, Any]:
+    """What the newest checkpoint holds; empty when there is none."""
+    return {} if checkpoints.latest() is None else checkpoints.load()
 
 
 def identity(model: Model, background: Model, survey: Survey, layer: int, codec: Any) -> str:

@@ -79,6 +79,9 @@ class Watch:
         self._places: list[list[int]] = []
         # The tensors that are changed by what runs; None before it ran.
         self.changing: list[torch.Tensor] | None = None
+        # The tensors to whose gradients a step adds by itself, by identity. The gradients of others
+        # are not touched: another thread may be adding to them.
+        self.adding: set[int] = set()
         self._walk()
 
     def _walk(self) -> None:
@@ -133,6 +136,7 @@ class Watch:
             self._learn(moment)
 
     def _learn(self, moment: Moment) -> None:
+        self.adding.update(moment.added())
         changed = moment.changed()
         copied = {id(tensor) for tensor, _ in moment.contents}
         moment.lost = [each for each in changed if id(each) not in copied]
@@ -165,6 +169,8 @@ class Moment:
         self.places = [place.keep() for place in self.reached.places]
         self.contents = [(each, each.detach().clone()) for each in watch.candidates()]
         self.flags = _flags(self.reached)
+        self.adding = watch.adding
+        self._gradients = _gradients(self.flags) if watch.changing is None else []
         self.lost: list[torch.Tensor] = []
         self.unknown = False
 
@@ -179,6 +185,15 @@ class Moment:
         was not changed by the computation."""
         before, self.flags = self.flags, _flags(self.reached)
         return _moved(before, self.flags)
+
+    def added(self) -> list[int]:
+        """The tensors to whose gradients was added since this was taken."""
+        before, self._gradients = self._gradients, []
+        return [
+            id(each)
+            for each, gradient, version in before
+            if each.grad is not gradient or _version(each.grad) != version
+        ]
 
     def check(self, what: str) -> None:
         """It can be computed again.
@@ -277,7 +292,7 @@ class Now:
         self._gradients = [
             (each, each.grad)
             for each, _, grows in self._flags
-            if grows and each.is_leaf and each.grad is not None
+            if grows and each.is_leaf and id(each) in moment.adding
         ]
         for each, _ in self._gradients:
             each.grad = None
@@ -287,9 +302,6 @@ class Now:
         for place, value in zip(self._moment.reached.places, self._places, strict=True):
             place.put(value)
         _write(self._contents)
-        for each, _, grows in self._flags:
-            if grows and each.is_leaf:
-                each.grad = None
         for each, gradient in self._gradients:
             each.grad = gradient
         _grow(self._flags)
@@ -391,6 +403,16 @@ def _flags(reached: Reached) -> list[tuple[torch.Tensor, int, bool]]:
         for each in reached.tensors()
         if _has_version(each)
     ]
+
+
+def _gradients(flags: Sequence[Any]) -> list[tuple[torch.Tensor, torch.Tensor | None, int]]:
+    return [
+        (each, each.grad, _version(each.grad)) for each, _, grows in flags if grows and each.is_leaf
+    ]
+
+
+def _version(gradient: torch.Tensor | None) -> int:
+    return 0 if gradient is None or gradient.is_inference() else gradient._version
 
 
 def _moved(before: Sequence[Any], after: Sequence[Any]) -> list[torch.Tensor]:
