@@ -192,8 +192,9 @@ def saved_inputs(tensors: Sequence[torch.Tensor]) -> Callable[[], Sequence[torch
     """Saves tensors as autograd does, and returns what says them again."""
     if not tensors:
         return lambda: ()
-    node = _Inputs.apply(torch.empty(0, requires_grad=True), *tensors).grad_fn
-    return lambda: node.saved_tensors
+    # The output keeps the node, and what that has saved.
+    out = _Inputs.apply(torch.empty(0, requires_grad=True), *tensors)
+    return lambda: out.grad_fn.saved_tensors
 
 
 def recomputed(
