@@ -14,7 +14,7 @@
 mod array;
 mod checkpointer;
 mod codec;
-#[path = "../../common/hidden.rs"]
+#[path = "../../../crates/codec/hidden.rs"]
 mod hidden;
 mod info;
 mod options;

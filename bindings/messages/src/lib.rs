@@ -23,7 +23,7 @@ mod comms;
 mod datatypes;
 mod device;
 mod file;
-#[path = "../../common/hidden.rs"]
+#[path = "../../../crates/codec/hidden.rs"]
 mod hidden;
 mod missing;
 mod mpi;

@@ -18,7 +18,7 @@ compile_error!("userfaultfd is of Linux, and offsets have 64 bits");
 mod allocator;
 mod calls;
 mod child;
-#[path = "../../common/hidden.rs"]
+#[path = "../../../crates/codec/hidden.rs"]
 mod hidden;
 mod mapping;
 mod memory;

@@ -23,7 +23,7 @@ mod forecast;
 mod front;
 mod given;
 mod gpu;
-#[path = "../../common/hidden.rs"]
+#[path = "../../../crates/codec/hidden.rs"]
 mod hidden;
 mod hints;
 mod jax;

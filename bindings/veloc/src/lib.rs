@@ -18,7 +18,7 @@ mod client;
 pub mod config;
 mod console;
 mod guard;
-#[path = "../../common/hidden.rs"]
+#[path = "../../../crates/codec/hidden.rs"]
 mod hidden;
 mod memory;
 mod mpi;

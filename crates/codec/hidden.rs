@@ -1,6 +1,6 @@
 //! Keeps functions of a dependency out of what a shared library of ours exports: those for C of
-//! `crc-fast`, whose feature `ffi` the client of object stores switches on. The libraries beside
-//! this folder include this file.
+//! `crc-fast`, whose feature `ffi` the client of object stores switches on. It is no module of this
+//! crate: each shared library of ours includes it.
 
 use std::arch::global_asm;
 
