@@ -154,7 +154,7 @@ fn a_program_in_fortran_over_mpi_goes_on_as_well() {
     goes_on_after_an_abort(&program);
 }
 
-/// `mpirun` with so many ranks of a program, for at most two minutes.
+/// Runs `mpirun` with `ranks` processes of a program, for at most two minutes.
 fn over_mpi(program: &Path, ranks: &str) -> Command {
     let version = Command::new("mpirun").arg("--version").output().expect("mpirun").stdout;
     let mut command = Command::new("timeout");

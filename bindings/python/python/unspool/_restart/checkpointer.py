@@ -452,18 +452,12 @@ class Checkpointer:
         self._check()
         unreadable: list[int] = []
         while (step := self._core.candidate(unreadable)) is not None:
-            taken, refused = None, None
-            outcome: tuple[Outcome, str] = ("restored", "")
-            try:
-                taken = self._taken(step, take)
-            except _UNREADABLE as why:
-                outcome = ("unreadable", str(why))
-            except Exception as why:
-                outcome, refused = ("refused", str(why)), why
+            taken, raised, outcome = self._tried(step, take)
             try:
                 reasons = self._core.restored(step, *outcome)
             except OptionError as told:
                 # What a rank was given is not what it has saved.
+                refused = raised if outcome[0] == "refused" else None
                 raise refused or ArrayError(str(told)) from None
             if not reasons:
                 self._restored = step
@@ -478,14 +472,7 @@ class Checkpointer:
     ) -> tuple[int, dict[str, Any]]:
         """The checkpoint of `step` on all ranks, and what `take` made of it here."""
         self._check()
-        taken, raised = None, None
-        outcome: tuple[Outcome, str] = ("restored", "")
-        try:
-            taken = self._taken(step, take)
-        except _UNREADABLE as why:
-            outcome, raised = ("unreadable", str(why)), why
-        except Exception as why:
-            outcome, raised = ("refused", str(why)), why
+        taken, raised, outcome = self._tried(step, take)
         try:
             reasons = self._core.restored(step, *outcome)
         except OptionError as told:
@@ -496,6 +483,17 @@ class Checkpointer:
             raise LostCheckpointError(" ".join(reasons))
         self._restored = step
         return step, taken
+
+    def _tried(
+        self, step: int, take: Callable[[Spool, int], dict[str, Any]]
+    ) -> tuple[dict[str, Any] | None, Exception | None, tuple[Outcome, str]]:
+        """What `take` made of a checkpoint here, what it raised, and what other ranks are told."""
+        try:
+            return self._taken(step, take), None, ("restored", "")
+        except _UNREADABLE as why:
+            return None, why, ("unreadable", str(why))
+        except Exception as why:
+            return None, why, ("refused", str(why))
 
     def _taken(self, step: int, take: Callable[[Spool, int], dict[str, Any]]) -> dict[str, Any]:
         """What `take` makes of a checkpoint here; what is damaged here is fetched."""
