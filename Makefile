@@ -29,8 +29,8 @@ VERSITYGW := $(PEERS)/bin/versitygw
 MPICH := $(VENV)/mpich
 GO ?= $(or $(shell command -v go),/usr/local/go/bin/go)
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
-PACKAGE := bindings/python
-STUDIES := studies
+PACKAGE := python
+STUDIES := lab/studies
 # The compiled kernels; a wheel that is built without them compiles kernels when they are needed.
 PACK := $(PACKAGE)/kernels/kernels.pack
 # One build for all of them. xtask, whose parser of Rust takes long to compile, is tested by lint.
@@ -38,13 +38,13 @@ RUST_TESTS := $(CARGO) test --workspace --exclude xtask --locked
 # A CUDA driver in plain memory, for the tests of arrays on a GPU; the Rust tests build it.
 FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/deps/libunspool_fakecuda.so
 
-RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*') \
-	$(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml $(PACKAGE)/Cargo.toml)
+RUST_SOURCES := $(shell find engine restart adjoint packages/paging/src $(PACKAGE)/src -name '*.rs' -path '*/src/*') \
+	$(wildcard Cargo.toml Cargo.lock engine/*/Cargo.toml restart/Cargo.toml restart/remote/Cargo.toml adjoint/Cargo.toml packages/paging/Cargo.toml $(PACKAGE)/Cargo.toml)
 STUDIES_SOURCES := $(STUDIES)/pyproject.toml $(wildcard $(STUDIES)/*.toml $(STUDIES)/wave/*.toml) \
 	$(shell find $(STUDIES)/src $(STUDIES)/wave/src $(STUDIES)/python -name '*.rs' \
 	-o -name '*.py' -o -name '*.pyi' -o -name '*.cu' -o -name py.typed)
 PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PACK)) \
-	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
+	$(shell find $(PACKAGE)/package -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz mutants \
 	clean need-rust docs stub install header results wheels sdist check-wheel
@@ -95,11 +95,11 @@ bench: need-rust $(VENV)/.studies ## print tables of what things cost, against t
 	$(CARGO) bench --locked --package unspool-benches --bench disk -- --quick --dir $(CURDIR)/target
 	$(CARGO) bench --locked --package unspool-benches --bench small -- --dir $(CURDIR)/target
 	$(CARGO) build --locked --release --package unspool-recorder
-	bindings/messages/overhead.sh "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
-	$(BIN)/python benches/python/python_calls.py
-	$(BIN)/python benches/python/python_adjoint.py
-	$(BIN)/python benches/python/python_jax.py
-	$(BIN)/python benches/python/python_learn.py
+	packages/messages/recorder/overhead.sh "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
+	$(BIN)/python lab/benches/python/python_calls.py
+	$(BIN)/python lab/benches/python/python_adjoint.py
+	$(BIN)/python lab/benches/python/python_jax.py
+	$(BIN)/python lab/benches/python/python_learn.py
 
 # The studies of docs/results. What fails says why, and the next part begins; make says in the end that
 # something failed. Where there is a GPU, GPU=1 runs the parts that need one as well.
@@ -135,7 +135,7 @@ fuzz: need-rust ## fuzz each parser for FUZZ_SECONDS=60 (needs a nightly Rust an
 		"cargo-fuzz: rustup toolchain install nightly; cargo install cargo-fuzz" >&2; exit 1; }
 	@for target in head twine outer zfp manifest increment veloc_config messages; do \
 		mkdir -p "fuzz/corpus/$$target"; \
-		seeds=; [ "$$target" != head ] || seeds=crates/codec/tests/golden; \
+		seeds=; [ "$$target" != head ] || seeds=engine/codec/tests/golden; \
 		$(CARGO) +nightly fuzz run "$$target" "fuzz/corpus/$$target" $$seeds -- \
 			-max_len=16384 -max_total_time=$(FUZZ_SECONDS); \
 	done
@@ -171,7 +171,7 @@ kernels: need-rust $(VENV)/.made ## compile every CUDA kernel, for wheels that a
 
 # The C interface, for C, C++ and Fortran. The static library is made here alone: it is large.
 PREFIX ?= /usr/local
-C_INTERFACE := bindings/c
+C_INTERFACE := c
 install: need-rust ## build the C library, VELOC's, unspool-messages and unspool-paging in release and install them: make install PREFIX=$HOME/.local (and DESTDIR=)
 	$(CARGO) rustc --locked --release --package unspool-c --lib --crate-type cdylib
 	$(CARGO) rustc --locked --release --package unspool-c --lib --crate-type staticlib
@@ -179,17 +179,17 @@ install: need-rust ## build the C library, VELOC's, unspool-messages and unspool
 	$(CARGO) build --locked --release --package unspool-recorder
 	$(CARGO) build --locked --release --package unspool-pager
 	$(C_INTERFACE)/install.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
-	bindings/veloc/install.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
-	bindings/install-command.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release" \
+	packages/veloc/install.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
+	packages/install-command.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release" \
 		unspool-messages libunspool_recorder.so
-	bindings/install-command.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release" \
+	packages/install-command.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release" \
 		unspool-paging libunspool_pager.so
 
 header: need-rust ## write include/unspool.h from the sources of the C interface
 	UNSPOOL_WRITE_HEADER=1 $(CARGO) test --locked --package unspool-c --test header
 
 stub: $(VENV)/.unspool ## write the docstrings of the extension into its stub
-	$(BIN)/python $(PACKAGE)/stub.py
+	$(BIN)/python $(PACKAGE)/tools/stub.py
 
 fmt: need-rust $(VENV)/.tools ## format all sources
 	$(CARGO) fmt --all

@@ -1,4 +1,4 @@
-"""What the site does beyond mkdocs: folders in the navigation, and links into the repository.
+"""What the site does beyond mkdocs: links into the repository.
 
 Links of the documents that leave docs/ are relative paths on GitHub and for `cargo x tidy`. The
 site has no such pages, so there they lead to the repository.
@@ -6,22 +6,10 @@ site has no such pages, so there they lead to the repository.
 
 import posixpath
 import re
-from pathlib import Path
 
 # The target of a Markdown link, without its title.
 TARGET = re.compile(r"(?<=\]\()([^)\s]+)")
 FENCE = re.compile(r"^\s*```")
-
-
-def on_config(config):
-    """Called by mkdocs once: an entry of the navigation that is a folder gets all pages in it."""
-    docs = Path(config.docs_dir)
-    for entry in config.nav:
-        for title, place in entry.items():
-            if isinstance(place, str) and place.endswith("/"):
-                entry[title] = [
-                    f"{place}{page.name}" for page in sorted((docs / place).glob("*.md"))
-                ]
 
 
 def on_page_markdown(markdown, *, page, config, files):

@@ -13,7 +13,7 @@ import pytest
 from unspool.errors import RefusedError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-READMES = [ROOT / "README.md", ROOT / "bindings" / "python" / "README.md"]
+READMES = [ROOT / "README.md", ROOT / "python" / "README.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -37,7 +37,7 @@ def name(document):
 
 def test_the_readme_the_tutorial_and_the_guides_have_examples():
     folders = {name(document).rpartition("/")[0] for document in documents()}
-    assert {"", "bindings/python", "docs/tutorial", "docs/howto"} <= folders
+    assert {"", "python", "docs/tutorial", "docs/howto"} <= folders
 
 
 @pytest.mark.parametrize("document", documents(), ids=name)

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/codec/tests/fuzz_body/mod.rs"]
+#[path = "../../engine/codec/tests/fuzz_body/mod.rs"]
 mod body;
 
 fuzz_target!(|data: &[u8]| {

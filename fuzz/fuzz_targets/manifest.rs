@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use unspool_codec::checksum;
 
-#[path = "../../crates/restart/src/manifest.rs"]
+#[path = "../../restart/src/manifest.rs"]
 pub mod manifest;
 
 fuzz_target!(|data: &[u8]| {

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/messages/tests/fuzz_messages/mod.rs"]
+#[path = "../../packages/messages/tests/fuzz_messages/mod.rs"]
 mod body;
 
 fuzz_target!(|data: &[u8]| {

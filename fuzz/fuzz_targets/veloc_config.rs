@@ -11,16 +11,16 @@ extern crate self as unspool;
 extern crate self as unspool_restart;
 extern crate self as veloc_client;
 
-#[path = "../../bindings/veloc/src/config.rs"]
+#[path = "../../packages/veloc/src/config.rs"]
 pub mod config;
-#[path = "../../crates/restart/src/duration.rs"]
+#[path = "../../restart/src/duration.rs"]
 mod duration;
-#[path = "../../crates/spool/src/sizes.rs"]
+#[path = "../../engine/spool/src/sizes.rs"]
 pub mod sizes;
 
 pub use duration::duration;
 
-#[path = "../../bindings/veloc/tests/fuzz_config/mod.rs"]
+#[path = "../../packages/veloc/tests/fuzz_config/mod.rs"]
 mod body;
 
 fuzz_target!(|data: &[u8]| {

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/codec/tests/fuzz_zfp/mod.rs"]
+#[path = "../../engine/codec/tests/fuzz_zfp/mod.rs"]
 mod body;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,7 +1,7 @@
 //! The guarantees of the engine in many interleavings. A lost wake-up shows as a deadlock, because
 //! under shuttle no wait times out.
 
-#[path = "../../crates/transfer/tests/common/mod.rs"]
+#[path = "../../engine/transfer/tests/common/mod.rs"]
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -91,11 +91,11 @@ mod tests {
     #[test]
     fn kinds_and_relative_manifests_are_read() {
         let answer = r#"{"packages": [{"name": "a", "version": "1.2.3",
-            "manifest_path": "/r/crates/a/Cargo.toml", "dependencies": [
+            "manifest_path": "/r/engine/a/Cargo.toml", "dependencies": [
               {"name": "b", "kind": null}, {"name": "c", "kind": "dev"},
               {"name": "d", "kind": "build"}]}]}"#;
         let packages = parse(answer, Path::new("/r")).unwrap();
-        assert_eq!(packages[0].manifest, "crates/a/Cargo.toml");
+        assert_eq!(packages[0].manifest, "engine/a/Cargo.toml");
         assert_eq!(packages[0].version, "1.2.3");
         let kinds: Vec<Kind> = packages[0].dependencies.iter().map(|edge| edge.kind).collect();
         assert_eq!(kinds, [Kind::Normal, Kind::Development, Kind::Build]);

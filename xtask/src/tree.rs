@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn a_folder_is_matched_by_whole_names() {
-        let tree = Tree::of(&[("crates/core-extra/x.rs", "")]);
-        assert!(!tree.files[0].within("crates/core"));
-        assert!(tree.files[0].within("crates/core-extra"));
+        let tree = Tree::of(&[("engine/core-extra/x.rs", "")]);
+        assert!(!tree.files[0].within("engine/core"));
+        assert!(tree.files[0].within("engine/core-extra"));
     }
 }

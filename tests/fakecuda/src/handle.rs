@@ -1,7 +1,7 @@
 //! The interface of the fake for tests in Rust: it is found, loaded and controlled without unsafe
 //! code.
 //!
-//! A test program contains the fake twice: as the shared library that `crates/cuda` loads, which
+//! A test program contains the fake twice: as the shared library that `engine/cuda` loads, which
 //! does the work, and linked, of which only this file is used.
 
 use std::ffi::{CString, c_char};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use libloading::{Library, Symbol};
 
-/// The environment variable that names the driver for `crates/cuda`.
+/// The environment variable that names the driver for `engine/cuda`.
 const VARIABLE: &str = "UNSPOOL_CUDA_DRIVER";
 /// The environment variable that names the compiler, which the fake replaces too.
 const COMPILER: &str = "UNSPOOL_NVRTC";

@@ -1,5 +1,5 @@
 //! A fake of the CUDA driver, for tests on machines without a GPU: a shared library with the
-//! driver's functions, which `crates/cuda` loads when `UNSPOOL_CUDA_DRIVER` names it.
+//! driver's functions, which `engine/cuda` loads when `UNSPOOL_CUDA_DRIVER` names it.
 //!
 //! ```text
 //! cargo build -p unspool-fakecuda

@@ -11,7 +11,7 @@ use unspool_cuda::kernels::{ship, shipped};
 /// When the file is damaged.
 #[must_use]
 pub fn ship_kernels() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/python/kernels/kernels.pack");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/kernels/kernels.pack");
     ship(std::fs::read(path).unwrap_or_default().leak()).unwrap();
     shipped()
         .map_or_else(|| "kernels: none shipped".to_owned(), |pack| format!("kernels: {pack:?}"))

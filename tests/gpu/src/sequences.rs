@@ -7,7 +7,7 @@
 
 #![allow(clippy::print_stdout)]
 
-#[path = "../../../crates/spool/tests/sequences/mod.rs"]
+#[path = "../../../engine/spool/tests/sequences/mod.rs"]
 mod sequences;
 
 use std::time::Instant;

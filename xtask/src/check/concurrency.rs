@@ -55,12 +55,16 @@ fn compare(tree: &Tree, page: &str, listed: &Listed) -> Vec<Finding> {
     missing.chain(stale).collect()
 }
 
+/// Where the crates are whose threads and locks the page lists.
+const DISTRICTS: &[&str] =
+    &["engine", "restart", "adjoint", "packages/messages/src", "packages/paging/src"];
+
 /// Rust sources of the crates that users run; those of tests stand elsewhere or are called so.
 fn is_shipped(file: &File) -> bool {
     let is_test = file.path.contains("/tests/")
         || file.path.ends_with("tests.rs")
         || file.path.ends_with("/interleavings.rs");
-    file.is(&["rs"]) && file.within("crates") && !is_test
+    file.is(&["rs"]) && DISTRICTS.iter().any(|folder| file.within(folder)) && !is_test
 }
 
 /// The lines before the tests of the file that are not comments.
@@ -98,16 +102,16 @@ mod tests {
     use super::check;
     use crate::tree::Tree;
 
-    const PAGE: &str = "### Threads\n\n| [work](crates/a/src/work.rs) | x |\n\n### Locks\n\n\
-                        | [table](crates/a/src/table.rs) | x |\n\n## After\n";
+    const PAGE: &str = "### Threads\n\n| [work](engine/a/src/work.rs) | x |\n\n### Locks\n\n\
+                        | [table](engine/a/src/table.rs) | x |\n\n## After\n";
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let all: Vec<_> = files.iter().copied().chain([("ARCHITECTURE.md", PAGE)]).collect();
         check(&Tree::of(&all)).into_iter().map(|finding| finding.path).collect()
     }
 
-    const WORK: (&str, &str) = ("crates/a/src/work.rs", "let t = thread::spawn(|| 1);\n");
-    const TABLE: (&str, &str) = ("crates/a/src/table.rs", "struct T {\n    t: Mutex<u8>,\n}\n");
+    const WORK: (&str, &str) = ("engine/a/src/work.rs", "let t = thread::spawn(|| 1);\n");
+    const TABLE: (&str, &str) = ("engine/a/src/table.rs", "struct T {\n    t: Mutex<u8>,\n}\n");
 
     #[test]
     fn what_the_page_names_is_accepted() {
@@ -116,8 +120,8 @@ mod tests {
 
     #[test]
     fn a_thread_and_a_lock_that_the_page_does_not_name_are_found() {
-        let thread = ("crates/a/src/b.rs", "Builder::new().name(n).spawn(f);\n");
-        let lock = ("crates/a/src/c.rs", "static S: RwLock<u8> = RwLock::new(0);\n");
+        let thread = ("engine/a/src/b.rs", "Builder::new().name(n).spawn(f);\n");
+        let lock = ("engine/a/src/c.rs", "static S: RwLock<u8> = RwLock::new(0);\n");
         assert_eq!(found(&[WORK, TABLE, thread, lock]), [thread.0, lock.0]);
     }
 
@@ -129,6 +133,6 @@ mod tests {
     #[test]
     fn tests_and_borrowed_locks_do_not_count() {
         let code = "fn f(m: &Mutex<u8>) {}\n#[cfg(test)]\nmod tests {\n thread::spawn(f);\n}\n";
-        assert_eq!(found(&[WORK, TABLE, ("crates/a/src/d.rs", code)]), [""; 0]);
+        assert_eq!(found(&[WORK, TABLE, ("engine/a/src/d.rs", code)]), [""; 0]);
     }
 }

@@ -7,8 +7,8 @@ use crate::rust::{functions, words};
 use crate::tree::{File, Tree};
 
 const CORE: &str = "unspool-core";
-const FOLDER: &str = "crates/core/src";
-const ROOT: &str = "crates/core/src/lib.rs";
+const FOLDER: &str = "engine/core/src";
+const ROOT: &str = "engine/core/src/lib.rs";
 
 /// Functions that are long enough to assume something worth asserting, in lines.
 const LONG: usize = 12;
@@ -113,12 +113,12 @@ mod tests {
     const PURE: &str = "#![no_std]\n#![forbid(unsafe_code)]\n";
 
     fn tree(code: &str) -> Tree {
-        Tree::of(&[("crates/core/src/lib.rs", PURE), ("crates/core/src/a.rs", code)])
+        Tree::of(&[("engine/core/src/lib.rs", PURE), ("engine/core/src/a.rs", code)])
     }
 
     #[test]
     fn a_missing_attribute_is_found() {
-        let found = check(&Tree::of(&[("crates/core/src/lib.rs", "#![no_std]\n")]), &[]);
+        let found = check(&Tree::of(&[("engine/core/src/lib.rs", "#![no_std]\n")]), &[]);
         assert_eq!(found.len(), 1);
         assert!(found[0].what.contains("forbid(unsafe_code)"));
     }
@@ -128,7 +128,7 @@ mod tests {
         let package = |kind| Package {
             name: "unspool-core".into(),
             version: "1.0.0".into(),
-            manifest: "crates/core/Cargo.toml".into(),
+            manifest: "engine/core/Cargo.toml".into(),
             dependencies: vec![Dependency { name: "libm".into(), kind }],
         };
         assert_eq!(check(&tree(""), &[package(Kind::Normal)]).len(), 1);

@@ -114,7 +114,7 @@ mod tests {
         Package {
             name: name.into(),
             version: "1.0.0".into(),
-            manifest: format!("crates/{name}/Cargo.toml"),
+            manifest: format!("engine/{name}/Cargo.toml"),
             dependencies: edges.iter().map(edge).collect(),
         }
     }

@@ -1,10 +1,10 @@
-//! The rooms of `crates/spool` stand on floors: a file imports from its own floor or from one below
+//! The rooms of `engine/spool` stand on floors: a file imports from its own floor or from one below
 //! it, so that each can be read with nothing but what is below in mind.
 
 use crate::finding::Finding;
 use crate::tree::{File, Tree};
 
-const SOURCE: &str = "crates/spool/src";
+const SOURCE: &str = "engine/spool/src";
 
 /// From the lowest floor up, the modules on it: files and folders right below the source.
 const FLOORS: &[&[&str]] = &[
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_import_from_above_is_found_however_it_is_written() {
-        let low = "crates/spool/src/coding/plan.rs";
+        let low = "engine/spool/src/coding/plan.rs";
         assert_eq!(found(low, "use crate::error::Error;\nuse crate::save::part;\n"), [2]);
         assert_eq!(found(low, "use crate::{error, save};\n"), [1]);
         assert_eq!(
@@ -136,16 +136,16 @@ mod tests {
     #[test]
     fn imports_from_the_same_floor_and_from_below_are_fine() {
         let none: [usize; 0] = [];
-        let high = "crates/spool/src/save/mod.rs";
+        let high = "engine/spool/src/save/mod.rs";
         assert_eq!(found(high, "use crate::restore::Data;\nuse crate::gpu::{self, Gpu};\n"), none);
-        assert_eq!(found("crates/spool/src/lib.rs", "pub use crate::spool::Spool;\n"), none);
+        assert_eq!(found("engine/spool/src/lib.rs", "pub use crate::spool::Spool;\n"), none);
     }
 
     #[test]
     fn tests_look_at_every_floor_and_a_new_room_needs_one() {
         let text = "use crate::error::Error;\nmod tests {\n    use crate::spool::Spool;\n}\n";
-        assert!(found("crates/spool/src/error.rs", text).is_empty());
-        assert!(found("crates/spool/src/tests/waits.rs", "use crate::spool::Spool;\n").is_empty());
-        assert_eq!(found("crates/spool/src/attic.rs", "\n"), [1]);
+        assert!(found("engine/spool/src/error.rs", text).is_empty());
+        assert!(found("engine/spool/src/tests/waits.rs", "use crate::spool::Spool;\n").is_empty());
+        assert_eq!(found("engine/spool/src/attic.rs", "\n"), [1]);
     }
 }

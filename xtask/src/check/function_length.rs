@@ -60,9 +60,10 @@ fn all(tree: &Tree) -> Result<BTreeMap<String, Vec<Located>>, String> {
     Ok(by_crate)
 }
 
-/// The folder that counts as one crate: two levels below `crates` and `bindings`, else one.
+/// The folder that counts as one crate: two levels below the districts that hold several, else one.
 fn crate_of(path: &str) -> String {
-    let levels = if path.starts_with("crates/") || path.starts_with("bindings/") { 2 } else { 1 };
+    let several = ["engine/", "packages/", "lab/"].iter().any(|folder| path.starts_with(folder));
+    let levels = if several { 2 } else { 1 };
     path.split('/').take(levels).collect::<Vec<_>>().join("/")
 }
 
@@ -134,9 +135,9 @@ mod tests {
     fn one_long_function_in_fifty_is_allowed_and_two_are_not() {
         let short: String = (0..98).map(|index| rust(&format!("s{index}"), 5)).collect();
         let one = short.clone() + &rust("long", 71);
-        assert_eq!(check(&Tree::of(&[("crates/a/x.rs", &one)])).unwrap(), []);
+        assert_eq!(check(&Tree::of(&[("engine/a/x.rs", &one)])).unwrap(), []);
         let many = one + &rust("longer", 71) + &rust("longest", 71);
-        let found = check(&Tree::of(&[("crates/a/x.rs", &many)])).unwrap();
+        let found = check(&Tree::of(&[("engine/a/x.rs", &many)])).unwrap();
         assert_eq!(found.len(), 3);
         assert_eq!(found[0].what, "long has 71 lines");
     }
@@ -152,11 +153,11 @@ mod tests {
     #[test]
     fn crates_are_judged_apart_and_python_functions_too() {
         let short: String = (0..98).map(|index| rust(&format!("s{index}"), 5)).collect();
-        let files = [("crates/a/x.rs", short), ("bindings/python/y.py", python("long", 71))];
+        let files = [("engine/a/x.rs", short), ("python/y.py", python("long", 71))];
         let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (*p, t.as_str())).collect();
         let found = check(&Tree::of(&files)).unwrap();
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].path.as_str(), found[0].line), ("bindings/python/y.py", 1));
+        assert_eq!((found[0].path.as_str(), found[0].line), ("python/y.py", 1));
     }
 
     #[test]

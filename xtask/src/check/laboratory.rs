@@ -4,9 +4,9 @@ use crate::finding::Finding;
 use crate::tree::{File, Tree};
 
 /// The Python package that users install, and its extension module.
-const LIBRARY: &[&str] = &["bindings/python/python", "bindings/python/src"];
+const LIBRARY: &[&str] = &["python/package", "python/src"];
 /// The package of studies beside it, with its tests.
-const LABORATORY: &str = "studies";
+const LABORATORY: &str = "lab/studies";
 
 /// Names of the laboratory in the library, and private names of the library in the laboratory.
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -108,27 +108,30 @@ mod tests {
 
     #[test]
     fn a_library_that_imports_the_laboratory_is_found_however_it_does() {
-        let library = "bindings/python/python/unspool/a.py";
+        let library = "python/package/unspool/a.py";
         assert_eq!(found(library, "x\n    from unspool_studies.rtm import job\n"), [2]);
         assert_eq!(found(library, "import_module(\"unspool_studies.bench\")\n"), [1]);
-        assert_eq!(found("bindings/python/src/a.rs", "py.import(\"unspool_studies\")\n"), [1]);
+        assert_eq!(found("python/src/a.rs", "py.import(\"unspool_studies\")\n"), [1]);
         assert_eq!(found(library, "text = \"pip install unspool-studies\"\n"), NONE);
-        assert_eq!(found("studies/python/unspool_studies/a.py", "import unspool_studies\n"), NONE);
+        assert_eq!(
+            found("lab/studies/python/unspool_studies/a.py", "import unspool_studies\n"),
+            NONE
+        );
     }
 
     #[test]
     fn private_names_of_the_library_are_found_in_the_laboratory() {
-        let study = "studies/python/unspool_studies/a.py";
+        let study = "lab/studies/python/unspool_studies/a.py";
         assert_eq!(found(study, "from unspool._unspool import Uses\n"), [1]);
         assert_eq!(found(study, "x\nunspool._adjoint.run()\n"), [2]);
         assert_eq!(found(study, "from unspool import _files\n"), [1]);
         assert_eq!(found(study, "from unspool.codecs import (\n    Bound,\n    _b,\n)\n_c\n"), [3]);
-        assert_eq!(found("studies/tests/test_a.py", "import unspool._plan.links\n"), [1]);
+        assert_eq!(found("lab/studies/tests/test_a.py", "import unspool._plan.links\n"), [1]);
     }
 
     #[test]
     fn public_names_and_those_of_the_laboratory_itself_are_fine() {
-        let study = "studies/python/unspool_studies/a.py";
+        let study = "lab/studies/python/unspool_studies/a.py";
         let text = "from unspool import Spool, __version__\nfrom unspool_studies._native import A\n\
                     unspool.planning.plan(_x)\nfrom unspool.cli import (\n    Parser,\n)\n_y = 1\n";
         assert_eq!(found(study, text), NONE);

@@ -8,18 +8,22 @@ use crate::tree::{File, Tree};
 /// which gives it arrays by their addresses; a test of the codecs sets the processor's control
 /// register as other libraries do. Paging answers the page faults of memory that it maps.
 const ALLOWED: &[&str] = &[
-    "crates/tiers",
-    "crates/cuda",
-    "crates/gpu_codec",
-    "crates/paging",
+    "engine/tiers",
+    "engine/cuda",
+    "engine/gpu_codec",
+    "packages/paging",
     "tests/gpu",
-    "benches",
+    "lab/benches",
     "tests/fakecuda",
-    "bindings",
-    "studies/src",
-    "studies/wave",
-    "crates/codec/tests",
-    "crates/spool/tests",
+    "python/src",
+    "c",
+    "packages/common",
+    "packages/messages/recorder",
+    "packages/veloc",
+    "lab/studies/src",
+    "lab/studies/wave",
+    "engine/codec/tests",
+    "engine/spool/tests",
 ];
 
 /// Uses of `unsafe` elsewhere.
@@ -36,7 +40,7 @@ fn uses(file: &File) -> Vec<Finding> {
                 &file.path,
                 line,
                 "`unsafe`",
-                "it lives in crates/{tiers,cuda,gpu_codec,paging}, bindings, studies and tests",
+                "it lives in engine/{tiers,cuda,gpu_codec}, packages, python, c, lab and tests",
                 "Use a safe function of those crates, or add one there",
             )
         })
@@ -52,14 +56,14 @@ mod tests {
     fn a_block_a_function_and_a_macro_are_found() {
         let text = "fn a() {\n    unsafe { b() }\n}\nunsafe fn c() {}\nm! { unsafe }\n";
         let lines: Vec<usize> =
-            check(&Tree::of(&[("crates/core/src/a.rs", text)])).iter().map(|f| f.line).collect();
+            check(&Tree::of(&[("engine/core/src/a.rs", text)])).iter().map(|f| f.line).collect();
         assert_eq!(lines, [2, 4, 5]);
     }
 
     #[test]
     fn the_crates_of_memory_may_use_it_and_forbidding_it_is_no_use() {
         let files =
-            [("crates/tiers/src/a.rs", "unsafe fn a() {}"), ("b.rs", "#![forbid(unsafe_code)]")];
+            [("engine/tiers/src/a.rs", "unsafe fn a() {}"), ("b.rs", "#![forbid(unsafe_code)]")];
         assert_eq!(check(&Tree::of(&files)), []);
     }
 }

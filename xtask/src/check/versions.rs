@@ -5,7 +5,7 @@ use crate::metadata::Package;
 use crate::tree::Tree;
 
 /// What describes the packages for Python.
-const PYTHON: &[&str] = &["bindings/python/pyproject.toml", "studies/pyproject.toml"];
+const PYTHON: &[&str] = &["python/pyproject.toml", "lab/studies/pyproject.toml"];
 
 /// Packages with another version, a Python package that writes down its own, and a change log
 /// that does not know the version.
@@ -92,7 +92,7 @@ mod tests {
         Package {
             name: "a".into(),
             version: version.into(),
-            manifest: "crates/a/Cargo.toml".into(),
+            manifest: "engine/a/Cargo.toml".into(),
             dependencies: Vec::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! The kernel of `crates/gpu_codec/kernels/chunk_hash.cu`, computed by the hash of the processor.
+//! The kernel of `engine/gpu_codec/kernels/chunk_hash.cu`, computed by the hash of the processor.
 //! The keys in the launch are those of a seed, which is found by taking the secret of XXH3 off.
 
 use unspool_codec::increment::{CHUNK_BYTES, chunk_hash};

@@ -1,4 +1,4 @@
-//! Kernels of `crates/gpu_codec/kernels/nvcomp.cu`, and the two of the fake's own nvCOMP: a chunk
+//! Kernels of `engine/gpu_codec/kernels/nvcomp.cu`, and the two of the fake's own nvCOMP: a chunk
 //! of equal bytes is encoded as six bytes, one that repeats its first 256 bytes as those bytes
 //! after a head of five, and any other as itself after a zero byte.
 

@@ -1,4 +1,4 @@
-//! The kernels of Twine with the interface of `crates/gpu_codec/kernels/twine_*.cu`: the same words
+//! The kernels of Twine with the interface of `engine/gpu_codec/kernels/twine_*.cu`: the same words
 //! in, the same bytes and results out, computed by the codec of the processor.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The kernels that copy strided items, with the interface of `crates/cuda/kernels/strided.cu`.
+//! The kernels that copy strided items, with the interface of `engine/cuda/kernels/strided.cu`.
 
 use crate::codes::{Code, Outcome};
 use crate::executor::is_of_device;

@@ -1,4 +1,4 @@
-//! Kernels of `crates/gpu_codec/kernels/zfp.cu`, computed by the codec of the processor. The sizes
+//! Kernels of `engine/gpu_codec/kernels/zfp.cu`, computed by the codec of the processor. The sizes
 //! and the head in the launch have to match those of that codec.
 
 use unspool_codec::{Dtype, Zfp, zfp};

@@ -1,5 +1,5 @@
 //! The effect of registrations on concurrent copies, by chunk size and pace: the measurements
-//! behind docs/decisions/0020.
+//! behind engine/decisions/0020.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

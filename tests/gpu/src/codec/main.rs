@@ -10,7 +10,7 @@
 
 mod bench;
 mod check;
-#[path = "../../../../crates/gpu_codec/src/twine/fields.rs"]
+#[path = "../../../../engine/gpu_codec/src/twine/fields.rs"]
 #[allow(dead_code)]
 mod fields;
 mod figures;
