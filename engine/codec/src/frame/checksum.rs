@@ -3,6 +3,7 @@
 //! Why this one: `engine/decisions/0003-checksum.md`. Its parameters: `docs/reference/format.md`.
 //! The crate below chooses the instructions at run time, so that a portable build is as fast as
 //! memory.
+
 use std::sync::OnceLock;
 
 use crc_fast::{CrcAlgorithm, Digest};
