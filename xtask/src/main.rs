@@ -1,6 +1,6 @@
 //! `cargo x`: what the project checks about itself, the same here and in CI.
 //!
-//! - `cargo x tidy`: the dependency table, the style budgets, the documents, the versions;
+//! - `cargo x tidy`: the dependency table, the budgets, the documents, the versions;
 //! - `cargo x ci`: everything that CI runs, in the same order.
 
 // A command-line tool: what it finds is its output.
@@ -8,9 +8,13 @@
 
 mod check;
 mod finding;
+mod graph;
 mod metadata;
+mod python;
+mod python_imports;
 mod report;
 mod rust;
+mod rust_imports;
 mod tidy;
 mod tree;
 
@@ -19,7 +23,7 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo x <command>
 
-  tidy    check the dependency table, the style budgets, the documents and the versions
+  tidy    check the dependency table, the budgets, the documents and the versions
   ci      run everything that CI runs (formatting, lints, tidy, all tests)";
 
 fn main() -> ExitCode {

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::check;
 use crate::finding::Finding;
 use crate::metadata::{self, Package};
+use crate::python::{self, Sources};
 use crate::report;
 use crate::tree::Tree;
 
@@ -12,11 +13,12 @@ use crate::tree::Tree;
 /// anything.
 pub fn run(root: &Path) -> Result<(), String> {
     let tree = Tree::read(root)?;
-    let findings = findings(&tree, &metadata::read(root)?)?;
+    let python = python::read(&tree)?;
+    let findings = findings(&tree, &python, &metadata::read(root)?)?;
     for finding in &findings {
         println!("{finding}");
     }
-    print!("{}", report::summary(&tree)?);
+    print!("{}", report::summary(&tree, &python)?);
     match findings.len() {
         0 => Ok(()),
         count => Err(format!("tidy: {count} findings")),
@@ -24,12 +26,15 @@ pub fn run(root: &Path) -> Result<(), String> {
 }
 
 /// What all checks find, ordered by place.
-fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, String> {
+fn findings(tree: &Tree, python: &Sources, packages: &[Package]) -> Result<Vec<Finding>, String> {
     let mut found = [
         check::dependencies::check(packages),
         check::core_purity::check(tree, packages),
         check::versions::check(tree, packages),
-        check::function_length::check(tree)?,
+        check::function_length::check(tree, python)?,
+        check::circles::check(tree, python),
+        check::parameters::check(python),
+        check::rooms::check(tree),
         check::file_length::check(tree),
         check::floors::check(tree),
         check::columns::check(tree),
@@ -51,6 +56,7 @@ fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, String> {
 mod tests {
     use super::findings;
     use crate::metadata;
+    use crate::python::Sources;
     use crate::root;
     use crate::tree::Tree;
 
@@ -58,7 +64,7 @@ mod tests {
     fn findings_of_all_checks_come_ordered_by_place() {
         let wide = format!("{}\n", "x".repeat(101));
         let files = [("b.rs", "use x;\n"), ("a.py", wide.as_str())];
-        let found = findings(&Tree::of(&files), &[]).unwrap();
+        let found = findings(&Tree::of(&files), &Sources::new(), &[]).unwrap();
         let places: Vec<&str> = found.iter().map(|finding| finding.path.as_str()).collect();
         assert!(places.is_sorted());
         assert!(places.contains(&"a.py") && places.contains(&"b.rs"));

@@ -1,14 +1,11 @@
 //! Functions are short: in every crate 98 % have at most 70 lines, and none has over 120.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-
-use serde_json::{Map, Value};
 
 use crate::finding::Finding;
+use crate::python::Sources;
 use crate::rust::{self, Function};
-use crate::tree::{File, Tree};
+use crate::tree::Tree;
 
 const LONG: usize = 70;
 const CAP: usize = 120;
@@ -19,15 +16,15 @@ const ONE_IN: usize = 50;
 type Located = (String, Function);
 
 /// Functions over the cap, and long functions in crates with too many of them.
-pub fn check(tree: &Tree) -> Result<Vec<Finding>, String> {
-    let by_crate = all(tree)?;
+pub fn check(tree: &Tree, python: &Sources) -> Result<Vec<Finding>, String> {
+    let by_crate = all(tree, python)?;
     Ok(by_crate.values().flat_map(|functions| judge(functions)).collect())
 }
 
 /// The number of functions, and the 50th and 98th percentile of their lengths in lines.
-pub fn distribution(tree: &Tree) -> Result<(usize, usize, usize), String> {
+pub fn distribution(tree: &Tree, python: &Sources) -> Result<(usize, usize, usize), String> {
     let mut lines: Vec<usize> =
-        all(tree)?.values().flatten().map(|(_, function)| function.lines).collect();
+        all(tree, python)?.values().flatten().map(|(_, function)| function.lines).collect();
     lines.sort_unstable();
     let at = |percent: usize| lines.get(lines.len() * percent / 100).copied().unwrap_or(0);
     Ok((lines.len(), at(50), at(98)))
@@ -50,10 +47,10 @@ fn judge(functions: &[Located]) -> Vec<Finding> {
 }
 
 /// The functions of all Rust and Python files, by crate.
-fn all(tree: &Tree) -> Result<BTreeMap<String, Vec<Located>>, String> {
+fn all(tree: &Tree, python: &Sources) -> Result<BTreeMap<String, Vec<Located>>, String> {
     let mut by_crate: BTreeMap<String, Vec<Located>> = BTreeMap::new();
     let mut functions = in_rust(tree)?;
-    functions.extend(in_python(tree)?);
+    functions.extend(in_python(python));
     for (path, function) in functions {
         by_crate.entry(crate_of(&path)).or_default().push((path, function));
     }
@@ -77,51 +74,21 @@ fn in_rust(tree: &Tree) -> Result<Vec<Located>, String> {
     Ok(found)
 }
 
-fn in_python(tree: &Tree) -> Result<Vec<Located>, String> {
-    let files: Vec<&File> = tree.files.iter().filter(|file| file.is(&["py", "pyi"])).collect();
-    if files.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut found = Vec::new();
-    for (path, functions) in &parse_python(&files)? {
-        let functions = functions.as_array().ok_or(format!("{path}: {functions}"))?;
-        found.extend(functions.iter().map(|function| (path.clone(), python_function(function))));
-    }
-    Ok(found)
-}
-
-fn python_function(value: &Value) -> Function {
-    let number = |index: usize| value[index].as_u64().unwrap_or(0) as usize;
-    Function {
-        name: value[0].as_str().unwrap_or_default().to_owned(),
-        line: number(1),
-        lines: number(2),
-    }
-}
-
-/// Asks Python, which knows its own syntax best.
-fn parse_python(files: &[&File]) -> Result<Map<String, Value>, String> {
-    let texts = files.iter().map(|file| (file.path.clone(), Value::from(file.text.as_str())));
-    let question = Value::Object(texts.collect()).to_string();
-    let failed = |error: std::io::Error| format!("cannot run python3: {error}; install it");
-    let mut python = Command::new("python3")
-        .args(["-I", "-c", include_str!("functions.py")])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    if let Some(mut input) = python.stdin.take() {
-        input.write_all(question.as_bytes()).map_err(failed)?;
-    }
-    let output = python.wait_with_output().map_err(failed)?;
-    serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("python3 did not list its functions: {error}"))
+fn in_python(python: &Sources) -> impl Iterator<Item = Located> {
+    python.iter().flat_map(|(path, source)| {
+        source.functions.iter().map(|function| (path.clone(), function.clone()))
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{check, distribution};
+    use super::Finding;
+    use crate::python::read;
     use crate::tree::Tree;
+
+    fn check(tree: &Tree) -> Result<Vec<Finding>, String> {
+        super::check(tree, &read(tree)?)
+    }
 
     fn rust(name: &str, lines: usize) -> String {
         format!("fn {name}() {{\n{}}}\n", "    x();\n".repeat(lines - 2))
@@ -163,12 +130,13 @@ mod tests {
     #[test]
     fn the_distribution_covers_all_files() {
         let text = rust("a", 3) + &rust("b", 4) + &rust("c", 9);
-        assert_eq!(distribution(&Tree::of(&[("a.rs", &text)])).unwrap(), (3, 4, 9));
+        let tree = Tree::of(&[("a.rs", &text)]);
+        let found = super::distribution(&tree, &read(&tree).unwrap()).unwrap();
+        assert_eq!(found, (3, 4, 9));
     }
 
     #[test]
     fn a_file_that_cannot_be_parsed_is_an_error_that_names_it() {
         assert!(check(&Tree::of(&[("a.rs", "fn (")])).unwrap_err().starts_with("a.rs:1"));
-        assert!(check(&Tree::of(&[("b.py", "def (")])).unwrap_err().starts_with("b.py"));
     }
 }

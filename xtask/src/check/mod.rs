@@ -1,5 +1,6 @@
 //! One check per file. A check looks at the tree and says what it found; it changes nothing.
 
+pub mod circles;
 pub mod columns;
 pub mod concurrency;
 pub mod core_purity;
@@ -11,8 +12,10 @@ pub mod laboratory;
 pub mod links;
 pub mod machine_paths;
 pub mod opening;
+pub mod parameters;
 pub mod planning;
 pub mod readme;
+pub mod rooms;
 pub mod unsafe_code;
 pub mod versions;
 
