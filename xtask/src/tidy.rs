@@ -35,6 +35,7 @@ fn findings(tree: &Tree, python: &Sources, packages: &[Package]) -> Result<Vec<F
         check::circles::check(tree, python),
         check::parameters::check(python),
         check::rooms::check(tree),
+        check::words::check(tree),
         check::file_length::check(tree),
         check::floors::check(tree),
         check::columns::check(tree),

@@ -18,6 +18,7 @@ pub mod readme;
 pub mod rooms;
 pub mod unsafe_code;
 pub mod versions;
+pub mod words;
 
 /// The extensions of what counts as source code.
 pub const SOURCE: &[&str] = &["rs", "py", "pyi", "cu", "c", "h"];
