@@ -47,7 +47,7 @@ PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PAC
 	$(shell find $(PACKAGE)/package -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz mutants \
-	clean need-rust docs stub install header results wheels sdist check-wheel
+	clean need-rust docs stub install header walk results wheels sdist check-wheel
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -184,6 +184,13 @@ install: need-rust ## build the C library, VELOC's, unspool-messages and unspool
 		unspool-messages libunspool_recorder.so
 	packages/install-command.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release" \
 		unspool-paging libunspool_pager.so
+
+# The walk through the rooms: the extension and the driver of the tests, both built for coverage.
+WALK := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/walk
+walk: need-rust $(VENV)/.test ## print which files a save and a restore pass, by coverage (needs llvm-tools)
+	RUSTFLAGS=-Cinstrument-coverage CARGO_TARGET_DIR=$(WALK) LLVM_PROFILE_FILE=/dev/null \
+		$(CARGO) build --locked --package unspool-python --package unspool-fakecuda
+	$(BIN)/python xtask/walk.py $(WALK)/debug/lib_unspool.so $(WALK)/debug/libunspool_fakecuda.so
 
 header: need-rust ## write include/unspool.h from the sources of the C interface
 	UNSPOOL_WRITE_HEADER=1 $(CARGO) test --locked --package unspool-c --test header
