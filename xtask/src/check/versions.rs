@@ -2,7 +2,7 @@
 
 use crate::finding::Finding;
 use crate::metadata::Package;
-use crate::tree::Tree;
+use crate::tree::{File, Tree};
 
 /// What describes the packages for Python.
 const PYTHON: &[&str] = &["python/pyproject.toml", "lab/studies/pyproject.toml"];
@@ -22,7 +22,8 @@ pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     let mut found: Vec<Finding> =
         packages.iter().filter(|package| package.version != version).map(differs).collect();
     found.extend(PYTHON.iter().filter_map(|path| python(tree, path)));
-    found.extend(change_log(tree, &version));
+    let logs = tree.files.iter().filter(|file| file.path.ends_with("CHANGELOG.md"));
+    found.extend(logs.filter_map(|log| change_log(log, &version)));
     found
 }
 
@@ -62,8 +63,7 @@ fn python(tree: &Tree, path: &str) -> Option<Finding> {
     ))
 }
 
-fn change_log(tree: &Tree, version: &str) -> Option<Finding> {
-    let file = tree.file("CHANGELOG.md")?;
+fn change_log(file: &File, version: &str) -> Option<Finding> {
     let heading = |line: &str| {
         line.starts_with("## ") && (line.contains(version) || line.contains("[Unreleased]"))
     };
