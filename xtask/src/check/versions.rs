@@ -118,8 +118,11 @@ mod tests {
     fn a_change_log_without_the_version_is_found() {
         let old = Tree::of(&[("Cargo.toml", MANIFEST), ("CHANGELOG.md", "## [1.2.2]\n")]);
         assert_eq!(check(&old, &[])[0].path, "CHANGELOG.md");
-        let good = Tree::of(&[("Cargo.toml", MANIFEST), ("CHANGELOG.md", "## [1.2.3] - x\n")]);
-        assert_eq!(check(&good, &[]), []);
+        let good = ("CHANGELOG.md", "## [1.2.3] - x\n");
+        assert_eq!(check(&Tree::of(&[("Cargo.toml", MANIFEST), good]), &[]), []);
+        let package = ("packages/paging/CHANGELOG.md", "## [1.2.2]\n");
+        let found = check(&Tree::of(&[("Cargo.toml", MANIFEST), good, package]), &[]);
+        assert_eq!((found.len(), found[0].path.as_str()), (1, package.0));
     }
 
     #[test]
