@@ -1,5 +1,5 @@
 //! Files per frame against packed segments, direct against buffered against io_uring: the
-//! measurements behind `docs/decisions/`. It uses only the operating system, not the disk tier.
+//! measurements behind `engine/decisions/`. It uses only the operating system, not the disk tier.
 //!
 //! `cargo bench -p unspool-tiers --bench layout -- --dir /scratch`
 
