@@ -28,7 +28,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 /// What all checks find, ordered by place.
 fn findings(tree: &Tree, python: &Sources, packages: &[Package]) -> Result<Vec<Finding>, String> {
     let mut found = [
-        check::dependencies::check(packages),
+        check::dependencies::check(tree, packages),
         check::core_purity::check(tree, packages),
         check::versions::check(tree, packages),
         check::function_length::check(tree, python)?,
@@ -36,6 +36,7 @@ fn findings(tree: &Tree, python: &Sources, packages: &[Package]) -> Result<Vec<F
         check::parameters::check(python),
         check::rooms::check(tree),
         check::words::check(tree),
+        check::decisions::check(tree),
         check::file_length::check(tree),
         check::floors::check(tree),
         check::columns::check(tree),

@@ -1,7 +1,7 @@
 //! Files per frame against packed segments, direct against buffered against io_uring: the
-//! measurements behind `docs/decisions/`. It uses only the operating system, not the disk tier.
+//! measurements behind `engine/decisions/`. It uses only the operating system, not the disk tier.
 //!
-//! `cargo bench -p unspool-tiers --bench layout -- --dir /scratch`
+//! `cargo bench -p unspool-benches --bench layout -- --dir /scratch`
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 

@@ -1,14 +1,23 @@
-//! Threads and locks are where ARCHITECTURE.md says: every file of a crate that starts a thread or
-//! owns a lock is named in its section on threads and locks, and every file named there does so.
+//! Threads and locks are where the page of a district says: every file of a district that starts a
+//! thread or owns a lock is named on its page, and every file named there does so.
 
 use std::collections::BTreeSet;
 
 use crate::finding::Finding;
 use crate::tree::{File, Tree};
 
-const PAGE: &str = "ARCHITECTURE.md";
+/// The page of each district. The district is the page's folder; links are relative to it.
+const PAGES: &[&str] = &[
+    "engine/ARCHITECTURE.md",
+    "restart/README.md",
+    "adjoint/README.md",
+    "c/README.md",
+    "packages/messages/README.md",
+    "packages/paging/README.md",
+    "packages/veloc/README.md",
+];
 
-/// One kind of thing that the page lists: the heading of its table, and how a line of code shows
+/// One kind of thing that a page lists: the heading of its table, and how a line of code shows
 /// one.
 struct Listed {
     heading: &'static str,
@@ -20,32 +29,38 @@ const THREADS: Listed =
     Listed { heading: "### Threads", what: "starts a thread", shows: starts_a_thread };
 const LOCKS: Listed = Listed { heading: "### Locks", what: "owns a lock", shows: owns_a_lock };
 
-/// Files that the page does not name, and names of files that do nothing of the kind.
+/// Files that their page does not name, and names of files that do nothing of the kind.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let Some(page) = tree.file(PAGE) else { return Vec::new() };
-    [THREADS, LOCKS].iter().flat_map(|listed| compare(tree, &page.text, listed)).collect()
+    let kinds = PAGES.iter().flat_map(|page| [(*page, THREADS), (*page, LOCKS)]);
+    kinds.flat_map(|(page, listed)| compare(tree, page, &listed)).collect()
 }
 
 fn compare(tree: &Tree, page: &str, listed: &Listed) -> Vec<Finding> {
+    let district = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let code: BTreeSet<&str> = tree
         .files
         .iter()
-        .filter(|file| is_shipped(file) && shipped_lines(file).any(listed.shows))
+        .filter(|file| file.within(district) && is_shipped(file))
+        .filter(|file| shipped_lines(file).any(listed.shows))
         .map(|file| file.path.as_str())
         .collect();
-    let named = named_below(page, listed.heading);
+    let text = tree.file(page).map_or("", |file| file.text.as_str());
+    let named: BTreeSet<String> = named_below(text, listed.heading)
+        .into_iter()
+        .map(|link| format!("{district}/{link}"))
+        .collect();
     let missing = code.iter().filter(|path| !named.contains(**path)).map(|path| {
         Finding::new(
             *path,
             1,
-            format!("it {}, and {PAGE} does not say so", listed.what),
-            "who reads the page must be able to rely on its being complete",
+            format!("it {}, and {page} does not say so", listed.what),
+            "readers rely on the page being complete",
             "Add the file to the table, with what it is for, or do without",
         )
     });
     let stale = named.iter().filter(|path| !code.contains(path.as_str())).map(|path| {
         Finding::new(
-            PAGE,
+            page,
             1,
             format!("{path} is in the table below \"{}\"", listed.heading),
             "nothing in that file is of the kind",
@@ -55,16 +70,12 @@ fn compare(tree: &Tree, page: &str, listed: &Listed) -> Vec<Finding> {
     missing.chain(stale).collect()
 }
 
-/// Where the crates are whose threads and locks the page lists.
-const DISTRICTS: &[&str] =
-    &["engine", "restart", "adjoint", "packages/messages/src", "packages/paging/src"];
-
-/// Rust sources of the crates that users run; those of tests stand elsewhere or are called so.
+/// Rust sources that users run; those of tests stand elsewhere or are called so.
 fn is_shipped(file: &File) -> bool {
     let is_test = file.path.contains("/tests/")
         || file.path.ends_with("tests.rs")
         || file.path.ends_with("/interleavings.rs");
-    file.is(&["rs"]) && DISTRICTS.iter().any(|folder| file.within(folder)) && !is_test
+    file.is(&["rs"]) && !is_test
 }
 
 /// The lines before the tests of the file that are not comments.
@@ -78,7 +89,8 @@ fn is_test_module(line: &str) -> bool {
 }
 
 fn starts_a_thread(line: &str) -> bool {
-    let builds = line.contains("Builder::new()") && !line.contains("DirBuilder");
+    let builds = line.contains("Builder::new()")
+        && !["DirBuilder", "tempfile::"].iter().any(|other| line.contains(other));
     builds || line.contains("thread::spawn(")
 }
 
@@ -99,22 +111,26 @@ fn named_below(page: &str, heading: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{PAGES, check};
     use crate::tree::Tree;
 
-    const PAGE: &str = "### Threads\n\n| [work](engine/a/src/work.rs) | x |\n\n### Locks\n\n\
-                        | [table](engine/a/src/table.rs) | x |\n\n## After\n";
+    const PAGE: &str = "### Threads\n\n| [work](a/src/work.rs) | x |\n\n### Locks\n\n\
+                        | [table](a/src/table.rs) | x |\n\n## After\n";
 
+    /// The places of the findings in these files, beside pages of two districts.
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        let all: Vec<_> = files.iter().copied().chain([("ARCHITECTURE.md", PAGE)]).collect();
+        let restart = "### Threads\n\n| [commit](src/commit.rs) | x |\n";
+        let pages = [("engine/ARCHITECTURE.md", PAGE), ("restart/README.md", restart), COMMIT];
+        let all: Vec<_> = files.iter().copied().chain(pages).collect();
         check(&Tree::of(&all)).into_iter().map(|finding| finding.path).collect()
     }
 
     const WORK: (&str, &str) = ("engine/a/src/work.rs", "let t = thread::spawn(|| 1);\n");
     const TABLE: (&str, &str) = ("engine/a/src/table.rs", "struct T {\n    t: Mutex<u8>,\n}\n");
+    const COMMIT: (&str, &str) = ("restart/src/commit.rs", "let t = thread::spawn(|| 1);\n");
 
     #[test]
-    fn what_the_page_names_is_accepted() {
+    fn what_the_pages_name_is_accepted() {
         assert_eq!(found(&[WORK, TABLE]), [""; 0]);
     }
 
@@ -126,8 +142,21 @@ mod tests {
     }
 
     #[test]
+    fn each_district_has_its_own_page() {
+        let copy = ("restart/src/work.rs", WORK.1);
+        let lock = ("packages/veloc/src/client.rs", "static C: Mutex<u8> = Mutex::new(0);\n");
+        assert_eq!(found(&[WORK, TABLE, copy, lock]), [copy.0, lock.0]);
+    }
+
+    #[test]
     fn a_row_about_nothing_is_found() {
-        assert_eq!(found(&[WORK]), ["ARCHITECTURE.md"]);
+        assert_eq!(found(&[WORK]), ["engine/ARCHITECTURE.md"]);
+    }
+
+    #[test]
+    fn every_page_is_there() {
+        let tree = Tree::read(&crate::root()).unwrap();
+        assert!(PAGES.iter().all(|page| tree.file(page).is_some()));
     }
 
     #[test]

@@ -1,97 +1,71 @@
-//! The dependency rule: which of our crates may import which (ARCHITECTURE.md).
+//! The dependency rule: which of our crates may import which, as the table in ARCHITECTURE.md says.
 
 use crate::finding::Finding;
-use crate::metadata::{Kind, Package};
+use crate::metadata::{Dependency, Kind, Package};
+use crate::tree::Tree;
 
-const CORE: &str = "unspool-core";
-const SCHEDULE: &str = "unspool-schedule";
-const VERIFY: &str = "unspool-verify";
-const CODEC: &str = "unspool-codec";
-const CUDA: &str = "unspool-cuda";
-const GPU_CODEC: &str = "unspool-gpu-codec";
-const TIERS: &str = "unspool-tiers";
-const TRANSFER: &str = "unspool-transfer";
-const SPOOL: &str = "unspool";
-const REMOTE: &str = "unspool-remote";
-const RESTART: &str = "unspool-restart";
-const PAGING: &str = "unspool-paging";
-const WAVE: &str = "unspool-wave";
-const TESTKIT: &str = "unspool-testkit";
-const SIM: &str = "unspool-sim";
-const FAKECUDA: &str = "unspool-fakecuda";
-const GPU_TESTS: &str = "unspool-gpu-tests";
-const INTERLEAVINGS: &str = "unspool-interleavings";
-const BENCHES: &str = "unspool-benches";
-const PYTHON: &str = "unspool-python";
-const C: &str = "unspool-c";
-const VELOC: &str = "unspool-veloc";
-const MESSAGES: &str = "unspool-messages";
-const RECORDER: &str = "unspool-recorder";
-const PAGER: &str = "unspool-pager";
-const STUDIES: &str = "unspool-studies";
-const XTASK: &str = "xtask";
-
-/// Everything but the bindings: what test beds and benchmarks may import.
-const ALL_BUT_BINDINGS: &[&str] = &[
-    CORE, SCHEDULE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, REMOTE, TRANSFER, SPOOL, RESTART,
-    PAGING, TESTKIT, SIM,
-];
-
-/// Who may import whom, as a normal or build dependency.
-const TABLE: &[(&str, &[&str])] = &[
-    (CORE, &[]),
-    (SCHEDULE, &[CORE]),
-    (VERIFY, &[]),
-    (CODEC, &[CORE]),
-    (CUDA, &[VERIFY]),
-    (GPU_CODEC, &[CODEC, CUDA]),
-    (TIERS, &[CORE, CUDA, VERIFY]),
-    (REMOTE, &[CORE, TIERS]),
-    (TRANSFER, &[CORE, CODEC, CUDA, TIERS]),
-    (SPOOL, &[CORE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER]),
-    (RESTART, &[SPOOL, CODEC, REMOTE]),
-    (PAGING, &[CORE, CODEC, TIERS]),
-    (WAVE, &[]),
-    (STUDIES, &[WAVE, CORE, SCHEDULE]),
-    (PYTHON, &[SPOOL, RESTART, PAGING, CORE, SCHEDULE, VERIFY, CODEC]),
-    (C, &[SPOOL, RESTART, CORE, SCHEDULE, CODEC]),
-    (VELOC, &[SPOOL, RESTART, REMOTE, CODEC]),
-    (MESSAGES, &[CODEC]),
-    (RECORDER, &[MESSAGES]),
-    (PAGER, &[PAGING, CODEC]),
-    (TESTKIT, ALL_BUT_BINDINGS),
-    (SIM, ALL_BUT_BINDINGS),
-    (FAKECUDA, &[CODEC, CORE]),
-    (GPU_TESTS, ALL_BUT_BINDINGS),
-    // What transfer and spool may import: their sources are compiled there.
-    (INTERLEAVINGS, &[CORE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS]),
-    (BENCHES, ALL_BUT_BINDINGS),
-    (XTASK, &[]),
-];
+/// The page with the table, and the heading above it.
+const PAGE: &str = "ARCHITECTURE.md";
+const HEADING: &str = "### Which crate imports which";
 
 /// What tests, examples and benchmarks may import besides.
-const FOR_TESTS: &[&str] = &[TESTKIT, FAKECUDA];
+const FOR_TESTS: &[&str] = &["unspool-testkit", "unspool-fakecuda"];
 
-/// Imports that the table does not allow, and packages that it does not name.
-pub fn check(packages: &[Package]) -> Vec<Finding> {
-    packages.iter().flat_map(|package| judge(package, packages)).collect()
+/// Imports that the table does not allow, crates that it does not name, and names of no crate.
+pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
+    let rows = tree.file(PAGE).map_or_else(Vec::new, |page| rows(&page.text));
+    let judged = packages.iter().flat_map(|package| judge(package, packages, &rows));
+    let named = rows.iter().flat_map(|row| row.crates.iter().chain(&row.imports));
+    let stale = named.filter(|name| !is_ours(packages, name)).map(|name| {
+        Finding::new(
+            PAGE,
+            1,
+            format!("{name} is in the dependency table"),
+            "no crate of the workspace has that name",
+            "Take it out of the table",
+        )
+    });
+    judged.chain(stale).collect()
 }
 
-fn judge(package: &Package, packages: &[Package]) -> Vec<Finding> {
-    let Some((_, allowed)) = TABLE.iter().find(|(name, _)| *name == package.name) else {
+/// One row of the table: these crates may import those, as normal or build dependencies.
+struct Row<'a> {
+    crates: Vec<&'a str>,
+    imports: Vec<&'a str>,
+}
+
+fn rows(page: &str) -> Vec<Row<'_>> {
+    let section = page.lines().skip_while(|line| *line != HEADING).skip(1);
+    section
+        .take_while(|line| !line.starts_with('#'))
+        .filter(|line| line.starts_with("| `"))
+        .filter_map(|line| line.split_once(" | "))
+        .map(|(crates, imports)| Row { crates: names(crates), imports: names(imports) })
+        .collect()
+}
+
+/// The names in backticks.
+fn names(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+fn is_ours(packages: &[Package], name: &str) -> bool {
+    packages.iter().any(|package| package.name == name)
+}
+
+fn judge(package: &Package, packages: &[Package], rows: &[Row<'_>]) -> Vec<Finding> {
+    let Some(row) = rows.iter().find(|row| row.crates.contains(&package.name.as_str())) else {
         return vec![Finding::new(
             &package.manifest,
             1,
             format!("the package {} is not in the dependency table", package.name),
             "every crate has a place in the one way that data flows",
-            "Add it to xtask/src/check/dependencies.rs and to ARCHITECTURE.md",
+            "Add it to the table in ARCHITECTURE.md",
         )];
     };
-    let ours = |name: &str| packages.iter().any(|package| package.name == name);
-    let edges = package.dependencies.iter().filter(|edge| ours(&edge.name));
+    let edges = package.dependencies.iter().filter(|edge| is_ours(packages, &edge.name));
     edges
-        .filter(|edge| !allowed.contains(&edge.name.as_str()))
-        .filter(|edge| edge.kind != Kind::Development || !FOR_TESTS.contains(&edge.name.as_str()))
+        .filter(|edge| !row.imports.contains(&edge.name.as_str()) && !is_for_tests(edge))
         .map(|edge| {
             Finding::new(
                 &package.manifest,
@@ -104,10 +78,24 @@ fn judge(package: &Package, packages: &[Package]) -> Vec<Finding> {
         .collect()
 }
 
+fn is_for_tests(edge: &Dependency) -> bool {
+    edge.kind == Kind::Development && FOR_TESTS.contains(&edge.name.as_str())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{CODEC, CORE, TESTKIT, check};
+    use super::{check, rows};
+    use crate::finding::Finding;
     use crate::metadata::{Dependency, Kind, Package};
+    use crate::tree::Tree;
+
+    const CORE: &str = "unspool-core";
+    const CODEC: &str = "unspool-codec";
+    const TESTKIT: &str = "unspool-testkit";
+    const PAGE: &str = "### Which crate imports which\n\n| crate | may import |\n| --- | --- |\n\
+                        | `unspool-core` | nothing |\n| `unspool-codec` | `unspool-core` |\n\
+                        | `unspool-testkit`, `unspool-sim` | `unspool-core`, `unspool-codec` |\n\
+                        \n## After\n\n| `other` | `unspool-core` |\n";
 
     fn package(name: &str, edges: &[(&str, Kind)]) -> Package {
         let edge = |(name, kind): &(&str, Kind)| Dependency { name: (*name).into(), kind: *kind };
@@ -119,26 +107,55 @@ mod tests {
         }
     }
 
+    /// What is found in a workspace of the page's crates, some of which are given.
+    fn found(given: &[Package]) -> Vec<Finding> {
+        let is_given = |name: &&str| given.iter().any(|package| package.name == *name);
+        let all = [CORE, CODEC, TESTKIT, "unspool-sim"];
+        let rest = all.iter().filter(|name| !is_given(name)).map(|name| package(name, &[]));
+        let packages: Vec<_> = given.iter().cloned().chain(rest).collect();
+        check(&Tree::of(&[("ARCHITECTURE.md", PAGE)]), &packages)
+    }
+
     #[test]
     fn an_import_against_the_flow_is_found() {
         let codec = package(CODEC, &[(CORE, Kind::Normal)]);
         let upwards = package(CORE, &[(CODEC, Kind::Normal)]);
-        let found = check(&[codec, upwards]);
+        let found = found(&[codec, upwards]);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].what, "unspool-core imports unspool-codec");
     }
 
     #[test]
+    fn a_row_holds_for_each_of_its_crates() {
+        let sim = package("unspool-sim", &[(CORE, Kind::Normal), (CODEC, Kind::Build)]);
+        assert_eq!(found(&[sim]), []);
+        assert_eq!(found(&[package("unspool-sim", &[(TESTKIT, Kind::Normal)])]).len(), 1);
+    }
+
+    #[test]
     fn tests_may_use_the_testkit_and_shipped_code_may_not() {
-        let kit = package(TESTKIT, &[]);
-        assert_eq!(check(&[kit.clone(), package(CODEC, &[(TESTKIT, Kind::Development)])]), []);
-        assert_eq!(check(&[kit.clone(), package(CODEC, &[(TESTKIT, Kind::Normal)])]).len(), 1);
-        assert_eq!(check(&[kit, package(CODEC, &[(TESTKIT, Kind::Build)])]).len(), 1);
+        assert_eq!(found(&[package(CODEC, &[(TESTKIT, Kind::Development)])]), []);
+        assert_eq!(found(&[package(CODEC, &[(TESTKIT, Kind::Normal)])]).len(), 1);
+        assert_eq!(found(&[package(CODEC, &[(TESTKIT, Kind::Build)])]).len(), 1);
     }
 
     #[test]
     fn packages_of_others_are_not_judged_and_new_ones_of_ours_need_a_place() {
-        assert_eq!(check(&[package(CORE, &[("libc", Kind::Normal)])]), []);
-        assert!(check(&[package("unspool-new", &[])])[0].what.contains("not in the dependency"));
+        assert_eq!(found(&[package(CORE, &[("libc", Kind::Normal)])]), []);
+        let new = found(&[package("unspool-new", &[])]);
+        assert!(new[0].what.contains("unspool-new is not in the dependency"));
+    }
+
+    #[test]
+    fn a_row_about_no_crate_is_found() {
+        let tree = Tree::of(&[("ARCHITECTURE.md", PAGE)]);
+        let without = [package(CORE, &[]), package(CODEC, &[]), package(TESTKIT, &[])];
+        assert_eq!(check(&tree, &without).len(), 1);
+    }
+
+    #[test]
+    fn this_project_has_a_table() {
+        let tree = Tree::read(&crate::root()).unwrap();
+        assert!(rows(&tree.file("ARCHITECTURE.md").unwrap().text).len() > 20);
     }
 }

@@ -4,6 +4,7 @@ pub mod circles;
 pub mod columns;
 pub mod concurrency;
 pub mod core_purity;
+pub mod decisions;
 pub mod dependencies;
 pub mod file_length;
 pub mod floors;

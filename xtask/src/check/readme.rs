@@ -3,7 +3,7 @@
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-const LIMIT: usize = 120;
+const LIMIT: usize = 95;
 
 /// A README that is missing or too long.
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -15,7 +15,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         "README.md",
         lines.max(1),
         format!("{lines} lines"),
-        "a README has 1 to 120, with an example on the first screen",
+        "a README has 1 to 95, with an example on the first screen",
         "Move what is too much into docs",
     )]
 }
@@ -27,8 +27,8 @@ mod tests {
 
     #[test]
     fn a_long_and_a_missing_readme_are_found() {
-        assert_eq!(check(&Tree::of(&[("README.md", &"x\n".repeat(121))])).len(), 1);
+        assert_eq!(check(&Tree::of(&[("README.md", &"x\n".repeat(96))])).len(), 1);
         assert_eq!(check(&Tree::of(&[])).len(), 1);
-        assert_eq!(check(&Tree::of(&[("README.md", &"x\n".repeat(120))])), []);
+        assert_eq!(check(&Tree::of(&[("README.md", &"x\n".repeat(95))])), []);
     }
 }

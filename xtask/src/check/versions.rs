@@ -2,7 +2,7 @@
 
 use crate::finding::Finding;
 use crate::metadata::Package;
-use crate::tree::Tree;
+use crate::tree::{File, Tree};
 
 /// What describes the packages for Python.
 const PYTHON: &[&str] = &["python/pyproject.toml", "lab/studies/pyproject.toml"];
@@ -22,7 +22,8 @@ pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     let mut found: Vec<Finding> =
         packages.iter().filter(|package| package.version != version).map(differs).collect();
     found.extend(PYTHON.iter().filter_map(|path| python(tree, path)));
-    found.extend(change_log(tree, &version));
+    let logs = tree.files.iter().filter(|file| file.path.ends_with("CHANGELOG.md"));
+    found.extend(logs.filter_map(|log| change_log(log, &version)));
     found
 }
 
@@ -62,8 +63,7 @@ fn python(tree: &Tree, path: &str) -> Option<Finding> {
     ))
 }
 
-fn change_log(tree: &Tree, version: &str) -> Option<Finding> {
-    let file = tree.file("CHANGELOG.md")?;
+fn change_log(file: &File, version: &str) -> Option<Finding> {
     let heading = |line: &str| {
         line.starts_with("## ") && (line.contains(version) || line.contains("[Unreleased]"))
     };
@@ -118,8 +118,11 @@ mod tests {
     fn a_change_log_without_the_version_is_found() {
         let old = Tree::of(&[("Cargo.toml", MANIFEST), ("CHANGELOG.md", "## [1.2.2]\n")]);
         assert_eq!(check(&old, &[])[0].path, "CHANGELOG.md");
-        let good = Tree::of(&[("Cargo.toml", MANIFEST), ("CHANGELOG.md", "## [1.2.3] - x\n")]);
-        assert_eq!(check(&good, &[]), []);
+        let good = ("CHANGELOG.md", "## [1.2.3] - x\n");
+        assert_eq!(check(&Tree::of(&[("Cargo.toml", MANIFEST), good]), &[]), []);
+        let package = ("packages/paging/CHANGELOG.md", "## [1.2.2]\n");
+        let found = check(&Tree::of(&[("Cargo.toml", MANIFEST), good, package]), &[]);
+        assert_eq!((found.len(), found[0].path.as_str()), (1, package.0));
     }
 
     #[test]

@@ -1,13 +1,17 @@
 """JAX in one line: loops that are differentiated through a spool, inside of compiled programs.
 
-- `scan` is `jax.lax.scan`, and `while_loop` is `jax.lax.while_loop`, of which the states that the
-  backward pass needs are in a spool instead of in the memory of XLA. A `while_loop` may take any
-  number of steps, which need not be known.
+- `scan` is `jax.lax.scan`, and `while_loop` is `jax.lax.while_loop`. The states for the backward
+  pass are in a spool, not in the memory of XLA. A `while_loop` may take any number of steps.
 - `SpoolAdjoint` gives the same to `diffrax.diffeqsolve`.
 - `forget` discards what forward passes have saved whose backward passes never came.
 
 `import unspool` does not import this module, and so not JAX.
 """
+
+# The files of this room. A file imports from its own line or a later one:
+#   _diffrax: `SpoolAdjoint`; _scan, _while: the loops; _states: states on their way into a spool
+#   _perturbed: which leaves a gradient goes through; _calls: operations that become calls of XLA
+#   _closures: steps as functions of all that they read; _spools; _leftovers: of failed calls
 
 from __future__ import annotations
 

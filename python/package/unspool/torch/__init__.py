@@ -1,15 +1,20 @@
 """PyTorch in one line: time loops and models whose saved tensors do not fit, through a spool.
 
-- `scan` is a loop such as that of `torch.scan`, of which autograd keeps a budget's worth: every
+- `scan` is a loop with the arguments of `jax.lax.scan`. Autograd keeps only a budget of it. Every
   gradient, also the second one, is that of the plain loop, bit for bit.
-- `adjoint` keeps states only, by a schedule, for loops of so many operations that the graph itself
-  does not fit.
-- `budget` keeps, computes again or moves the blocks of a model, whichever makes a step fastest.
-- `offload` is a context in which the tensors that autograd saves are kept up to a budget, and the
-  oldest of the rest are moved into a spool.
+- `adjoint` keeps states only, by a schedule, for loops whose graph does not fit.
+- `budget` keeps, recomputes or moves each block of a model, whichever makes a step fastest.
+- `offload` is a context that moves the oldest saved tensors beyond a budget into a spool.
 
 `import unspool` does not import this module, and so not PyTorch.
 """
+
+# The files of this room. A file imports from its own line or a later one:
+#   _scan, _adjoint, _offload, _budget: the functions; _passes: of adjoint; _checked: `check=`
+#   _stack, _states, _moving, _found, _clock: of budget, whose decisions are in `_plan/blocks.py`
+#   _kept, _entry, _lanes: of offload; _segments: how long those of scan are, pure
+#   _recompute, _again, _reached, _places, _generators, _hooks: recomputation; _inputs: checkpoints
+#   _spools, _layout, _trees, _surroundings, _changed, _eager, _graph: what the others share
 
 from __future__ import annotations
 

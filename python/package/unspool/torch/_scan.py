@@ -61,7 +61,7 @@ def scan(
 ) -> tuple[Any, Any]:
     """A loop of `step` over `xs`, differentiable within a budget of memory.
 
-    Arguments and result are those of `torch.scan`:
+    Arguments and result are those of `jax.lax.scan`:
 
         carry, ys = init, []
         for n in range(length):
@@ -82,15 +82,13 @@ def scan(
         length: the number of steps, where `xs` does not say it.
         budget: bytes, or text such as `"8GiB"`, for what is saved of one segment, and on the CPU
             for its states too. `"auto"` is half of what is free where the tensors are.
-        every: the number of steps in a segment. `"auto"` measures what the second step saves, and
-            takes the longest segments within the budget; when all steps fit into it, nothing is
-            computed again.
+        every: the number of steps in a segment. `"auto"` takes the longest segments within the
+            budget, by what the second step saves; when all steps fit, nothing is recomputed.
         spool: where the states at which segments start are kept, under versions of its own. Without
             one, a spool is opened in main memory, and beside it on disk in the folder for temporary
             files if that is too small, and closed when the graph is gone.
-        codec: of these states, as in `Spool`. With a bound, segments are computed again from a
-            state that is not quite the one that was: gradients are then those of a trajectory
-            nearby.
+        codec: of these states, as in `Spool`. With a bound, segments are recomputed from states
+            that differ within it: gradients are then those of a nearby trajectory.
         until: `until(carry)` ends the loop after the step that makes it true. It is asked after
             each step, which waits for a GPU. With it, `length` may be left out.
         check: the number of states, spread over the loop, that are also kept without loss, to
