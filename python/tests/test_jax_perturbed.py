@@ -16,6 +16,7 @@ import jax.numpy as jnp  # noqa: E402
 import unspool.jax as loops  # noqa: E402
 from jax.experimental import io_callback  # noqa: E402
 from unspool.errors import OptionError  # noqa: E402
+from unspool.jax import _perturbed  # noqa: E402
 
 from jax_programs import ROWS, START, WEIGHT, close  # noqa: E402
 
@@ -340,3 +341,25 @@ def test_a_step_that_reads_what_would_differ_is_refused(spool: unspool.Spool) ->
             with pytest.raises(OptionError, match=r"io_callback.*jax\.pure_callback"):
                 taken(WEIGHT)
         assert spool.stats().saves == 0
+
+
+def test_a_step_is_not_traced_again_to_see_what_is_known(
+    spool: unspool.Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Any] = []
+    look = _perturbed._perturbed
+
+    def counted(*given: Any) -> Any:
+        looks.append(given)
+        return look(*given)
+
+    def last(u: Any, w: Any) -> Any:
+        step = lambda c: (c[0] + 1, jnp.sin(c[1] * w))  # noqa: E731
+        return loops.while_loop(lambda c: c[0] < 5, step, (0, u), spool=spool)[1].sum()
+
+    monkeypatch.setattr(_perturbed, "_perturbed", counted)
+    # The carry has a derivative already, or gets it from `w` in the first step.
+    for argument, times in ((0, 0), (1, 1)):
+        looks.clear()
+        jax.make_jaxpr(jax.grad(last, argument))(START, WEIGHT)
+        assert len(looks) == times

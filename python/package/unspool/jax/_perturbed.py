@@ -37,10 +37,16 @@ class Parts:
     results: tuple[bool, ...]
 
     @classmethod
-    def of(cls, step: Callable[..., Sequence[Any]], groups: Groups, flags: Flags) -> Parts:
+    def of(
+        cls,
+        step: Callable[..., Sequence[Any]],
+        avals: Sequence[Any],
+        groups: Groups,
+        flags: Flags,
+    ) -> Parts:
         """Those of a loop whose arguments have tangents where `flags` says so. The second argument
-        of its step is a carry, with which its results begin."""
-        of_step, results = _settled(step, groups, flags)
+        of its step is a carry, with which its results begin; `avals` are what these are like."""
+        of_step, results = _settled(step, [is_float(each) for each in avals], groups, flags)
         halves = [tuple(Halves(tuple(each)) for each in every) for every in (flags, of_step)]
         return cls(*halves, tuple(results))
 
@@ -71,19 +77,23 @@ def _perturbed(
 
 
 def _settled(
-    step: Callable[..., Sequence[Any]], arguments: Groups, flags: Flags
+    step: Callable[..., Sequence[Any]],
+    floats: Sequence[bool],
+    arguments: Groups,
+    flags: Flags,
 ) -> tuple[list[list[bool]], list[bool]]:
     """Which leaves of the arguments and results of a step have a derivative once it was taken often
-    enough."""
+    enough. It is not traced again where all results that may have one (`floats`) do."""
     flags = [list(each) for each in flags]
-    while any(map(any, flags)):
-        results = _perturbed(step, arguments, flags)
-        carry = [a or b for a, b in zip(flags[1], results, strict=False)]
-        results[: len(carry)] = carry
-        if carry == flags[1]:
-            return flags, results
-        flags[1] = carry
-    return flags, _perturbed(step, arguments, flags)
+    count = len(flags[1])
+    results = [*flags[1], *[False] * (len(floats) - count)]
+    while any(map(any, flags)) and results != floats:
+        pairs = zip(results, _perturbed(step, arguments, flags), strict=True)
+        results = [a or b for a, b in pairs]
+        if results[:count] == flags[1]:
+            break
+        flags[1] = results[:count]
+    return flags, results
 
 
 def differentiable(

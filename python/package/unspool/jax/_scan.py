@@ -157,7 +157,7 @@ class _Steps:
         def first(consts: Any, carry: Any, xs: Any) -> list[Any]:
             return self.step(consts, *carry, *(_row(leaf, self.length) for leaf in xs))
 
-        return Parts.of(first, groups, flags)
+        return Parts.of(first, self.step.avals, groups, flags)
 
     def run(self, consts: Any, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:
         """Takes steps, as `jax.lax.scan` does: the carry after them, and their outputs."""

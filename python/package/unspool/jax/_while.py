@@ -119,7 +119,8 @@ class _Steps:
         """What a gradient goes through, of leaves of which some have tangents. None goes through
         what `cond` reads."""
         first = lambda consts, carry, _: self.step(consts, *carry)  # noqa: E731
-        return Parts.of(first, groups, [*flags[:2], [False] * len(flags[2])])
+        flags = [*flags[:2], [False] * len(flags[2])]
+        return Parts.of(first, self.step.avals, groups, flags)
 
     def run(
         self, consts: Any, carry: Any, of_cond: Any, taken: Any, most: Any = None, rows: Any = ()
