@@ -141,6 +141,35 @@ def test_what_a_later_backward_pass_reads_stays(
     assert len(spool) == 0
 
 
+def test_what_a_call_left_is_gone_in_the_next_one_beside_a_function_that_is_held(
+    spool: unspool.Spool, loss: Any, failing: Failing
+) -> None:
+    seen: list[int] = []
+
+    def look() -> Any:
+        # In the middle of a program this counts, and drops nothing.
+        seen.append(len(spool))
+        return np.float32(1)
+
+    def last(w: Any) -> Any:
+        one = lambda: jax.pure_callback(look, jax.ShapeDtypeStruct((), jnp.float32))  # noqa: E731
+        step = lambda u, _: (jnp.sin(u * w) * one(), None)  # noqa: E731
+        return loops.scan(step, START, None, 2, spool=spool)[0].sum()
+
+    taken, looking = jax.jit(jax.grad(loss)), jax.jit(jax.grad(last))
+    calls = calls_of(taken, failing)
+    failing.after(10**6)
+    pull = jax.vjp(jax.jit(loss), WEIGHT)[1]
+    for _ in range(20):
+        jax.block_until_ready(looking(WEIGHT))
+    failing.after(calls // 2)
+    attempt(taken)
+    jax.block_until_ready(looking(WEIGHT))
+    assert set(seen) <= {BLOCKS, BLOCKS + 1}
+    failing.after(10**6)
+    assert close(pull(1.0)[0], taken(WEIGHT)) and len(spool) == 0
+
+
 def test_what_a_function_that_was_dropped_would_have_read_goes(
     spool: unspool.Spool, loss: Any
 ) -> None:

@@ -218,7 +218,7 @@ impl OnGpu {
 fn begin(pass: &Pass<'_>) -> Result<(), Error> {
     let front = loops::find(pass.call.attribute("loop")?)?.front(pass.device())?;
     let execution = pass.execution();
-    if histories::is_time_to_tidy() {
+    if histories::is_time_to_tidy(execution.run) {
         leftovers::tidy_within(execution);
     }
     let number = histories::begin(Arc::clone(&front), pass.place(), execution);

@@ -19,8 +19,8 @@ use crate::front::Front;
 /// `unspool.torch`.
 const FIRST_VERSION: i64 = 1 << 62;
 
-/// The most forward passes that begin without a look at what earlier ones have left.
-const MOST_PATIENCE: usize = 15;
+/// How many forward passes begin before it is asked again who holds what earlier ones have left.
+const PATIENCE: usize = 16;
 
 static NEXT: AtomicI64 = AtomicI64::new(FIRST_VERSION);
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
@@ -66,6 +66,8 @@ struct History {
     execution: Execution,
     /// Whether this execution is known to read it to its end: nothing reads it later.
     within: bool,
+    /// Whether a program of Python was seen to hold its token after the forward pass.
+    held: bool,
 }
 
 #[derive(Debug, Default)]
@@ -75,9 +77,8 @@ struct Table {
     active: Vec<u64>,
     /// Never reused.
     last: u64,
-    /// How many more forward passes begin before it is asked which of them nobody reads, and how
-    /// many did when it was asked last.
-    patience: (usize, usize),
+    /// How many more forward passes begin before it is asked whether those held still are.
+    patience: usize,
 }
 
 impl Table {
@@ -116,7 +117,8 @@ pub fn begin(front: Arc<Front>, place: Option<Place>, execution: Execution) -> u
         table.drop_closed();
         table.last += 1;
         let phase = Phase::Written(place);
-        let history = History { front, versions: Vec::new(), phase, execution, within: false };
+        let history =
+            History { front, versions: Vec::new(), phase, execution, within: false, held: false };
         table.histories.insert(table.last, history);
         table.active.push(table.last);
         table.last
@@ -185,7 +187,7 @@ pub fn rewind(
     with(|table| match table.histories.get_mut(&number) {
         Some(history) if history.phase == Phase::Kept => {
             history.phase = Phase::Read(place);
-            history.execution = execution;
+            (history.execution, history.held) = (execution, false);
             let found = (Arc::clone(&history.front), history.versions.clone());
             match found.1.is_empty() {
                 true => drop(table.remove(number)),
@@ -256,14 +258,22 @@ pub fn failed(run: i64) {
     give_up_if(|_, history| history.execution.run == Some(run));
 }
 
-/// Whether to ask now which histories nobody reads, as a forward pass begins: seldom where all of
-/// them were read the last times.
-pub fn is_time_to_tidy() -> bool {
+/// Whether to ask which histories nobody reads, as a forward pass of `run` begins: when another
+/// execution has left one that nobody was seen to hold, and now and then for the others.
+pub fn is_time_to_tidy(run: Option<i64>) -> bool {
     with(|table| {
-        let (left, _) = table.patience;
-        table.patience.0 = left.saturating_sub(1);
-        left == 0 && !table.histories.is_empty()
+        let mut others =
+            table.histories.values().filter(|each| is_of_another(each, run)).peekable();
+        let any = others.peek().is_some();
+        let unknown = others.any(|history| !history.held);
+        table.patience = table.patience.saturating_sub(usize::from(any));
+        any && (unknown || table.patience == 0)
     })
+}
+
+/// Whether a history is not known to be of the execution `run`.
+fn is_of_another(history: &History, run: Option<i64>) -> bool {
+    run.is_none() || history.execution.run != run
 }
 
 /// Gives up the histories of executions that have ended without an end of theirs: a call failed, or
@@ -275,18 +285,17 @@ pub fn is_time_to_tidy() -> bool {
 /// - `alone`: whether no execution of any thread goes on, besides `run`.
 /// - `run`: the execution in which this is asked.
 pub fn tidy(live: &HashSet<u64>, thread: Option<ThreadId>, alone: bool, run: Option<i64>) {
-    let found = give_up_if(|number, history| {
-        let Execution { run: of, thread: from } = history.execution;
+    give_up_if(|number, history| {
+        let from = history.execution.thread;
         let over = alone || (from.is_some() && from == thread);
-        over && (history.within || !live.contains(&number)) && (run.is_none() || of != run)
+        over && (history.within || !live.contains(&number)) && is_of_another(history, run)
     });
-    if run.is_some() {
-        with(|table| {
-            let (_, last) = table.patience;
-            let next = if found == 0 { (2 * last + 1).min(MOST_PATIENCE) } else { 0 };
-            table.patience = (next, next);
-        });
-    }
+    with(|table| {
+        table.patience = PATIENCE;
+        for (number, history) in &mut table.histories {
+            history.held = history.phase == Phase::Kept && live.contains(number);
+        }
+    });
 }
 
 /// Gives up the histories that are chosen; how many.
