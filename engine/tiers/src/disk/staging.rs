@@ -1,11 +1,14 @@
 //! Staging memory: aligned buffers for bytes that do not fit the medium's grid.
 //!
 //! A buffer is borrowed until its I/O has ended and never shared, so nothing is overwritten while
-//! the medium still reads it. There are at most `BUFFERS` of them: more concurrent calls wait.
+//! the medium still reads it. There are at most `BUFFERS` of them, and fewer when the machine or the
+//! control group has little memory left: more concurrent calls wait.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use unspool_cuda::memory_left;
 
 /// Bytes of one buffer.
 pub(super) const SIZE: usize = 1 << 20;
@@ -30,12 +33,23 @@ struct StagingState {
     in_use: usize,
 }
 
+impl StagingState {
+    /// Whether a call gets a buffer now. One buffer is always made, so that no call waits for ever.
+    fn may_lease(&self, has_memory: impl Fn() -> bool) -> bool {
+        self.in_use == 0 || !self.idle.is_empty() || (self.in_use < BUFFERS && has_memory())
+    }
+}
+
 impl Staging {
     /// A buffer; `None` when every buffer stayed in use for as long as a call may wait.
     pub(super) fn lease(&self) -> Option<BufferLease<'_>> {
+        self.lease_where(|| memory_left().spare() >= SIZE as u64)
+    }
+
+    fn lease_where(&self, has_memory: impl Fn() -> bool) -> Option<BufferLease<'_>> {
         let deadline = Instant::now() + LONGEST_WAIT;
         let mut state = self.state();
-        while state.in_use == BUFFERS {
+        while !state.may_lease(&has_memory) {
             let left = deadline.checked_duration_since(Instant::now())?;
             let woken = self.returned.wait_timeout(state, left);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
@@ -116,5 +130,20 @@ mod tests {
             assert!(waiting.join().unwrap());
         });
         assert_eq!(staging.state().in_use, BUFFERS - 1);
+    }
+
+    #[test]
+    fn a_call_waits_for_a_buffer_when_there_is_no_memory_for_another() {
+        let staging = Staging::default();
+        let first = staging.lease_where(|| false).unwrap();
+        assert!(!staging.state().may_lease(|| false));
+        assert!(staging.state().may_lease(|| true));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| staging.lease_where(|| false).is_some());
+            drop(first);
+            assert!(waiting.join().unwrap());
+        });
+        let state = staging.state();
+        assert_eq!((state.in_use, state.idle.len()), (0, 1));
     }
 }
