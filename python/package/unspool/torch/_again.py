@@ -9,10 +9,9 @@ first time of each kind of computation, its results.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,13 +20,15 @@ from unspool.errors import ArrayError
 
 from ._changed import Held
 from ._generators import Generators, torch_states, torch_states_put
-from ._reached import SIMPLE, Reached
+from ._places import Content
+from ._reached import PLAIN, SIMPLE, Reached, has_version
 from ._surroundings import Surroundings
 from ._trees import flatten
 
 __all__ = [
     "DifferentError",
     "Moment",
+    "Now",
     "Stopped",
     "Watch",
     "compare",
@@ -40,8 +41,6 @@ __all__ = [
 LEARNED = 64 << 20
 #: Kinds of computations that were compared; the oldest is forgotten.
 KINDS = 1024
-
-PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _lock = threading.Lock()
 _compared: OrderedDict[Any, None] = OrderedDict()
@@ -76,7 +75,9 @@ class Watch:
 
     def __init__(self, roots: Sequence[Any]) -> None:
         self.roots, self._lock = roots, threading.Lock()
-        self._places: list[list[int]] = []
+        # What was in the places at the last moment, and the identities of the values.
+        self._content: Content | None = None
+        self._known: set[int] = set()
         # The tensors that are changed by what runs; None before it ran.
         self.changing: list[torch.Tensor] | None = None
         # The tensors to whose gradients a step adds by itself, by identity. The gradients of others
@@ -86,8 +87,7 @@ class Watch:
 
     def _walk(self) -> None:
         self.reached = Reached(*self.roots)
-        tensors = [each for each in self.reached.tensors() if _has_version(each)]
-        self.devices = {each.device for each in tensors}
+        self.devices = {each.device for each in self.reached.tensors()}
         self.generators = Generators(self.reached.generators)
         self.changing = None
 
@@ -95,26 +95,25 @@ class Watch:
         """What is there now; with what surrounds it and PyTorch's own generators of random numbers,
         also of the devices of `tensors`, or without where another moment has these."""
         with self._lock:
-            ids = [place.ids() for place in self.reached.places]
-            if ids != self._places:
-                if self._places and self._differs(ids):
-                    self._walk()
-                    ids = [place.ids() for place in self.reached.places]
-                self._places = ids
+            last, places = self._content, self.reached.places
+            content = places.keep(last)
+            same = last is not None and content.marks is last.marks
+            if last is not None and not same and self._replaced():
+                self._walk()
+                places = self.reached.places
+                content = places.keep(None)
+            if not same:
+                self._known = set(map(id, places.values()))
+            self._content = content
             given = {each.device for each in tensors if isinstance(each, torch.Tensor)}
-            return Moment(self, self.devices | given, within)
+            return Moment(self, content, self.devices | given, within)
 
-    def _differs(self, ids: list[list[int]]) -> bool:
-        """Whether something other than a number or the like was replaced."""
-        for place, one, other in zip(self.reached.places, ids, self._places, strict=True):
-            if one != other:
-                known = set(other)
-                if any(
-                    id(each) not in known and not isinstance(each, SIMPLE)
-                    for each in place.values()
-                ):
-                    return True
-        return False
+    def _replaced(self) -> bool:
+        """Whether something other than a number or the like is there that was not."""
+        return any(
+            id(each) not in self._known and not isinstance(each, SIMPLE)
+            for each in self.reached.places.values()
+        )
 
     def candidates(self) -> list[torch.Tensor]:
         """The tensors that are copied before a computation, as it may change them."""
@@ -138,6 +137,8 @@ class Watch:
     def _learn(self, moment: Moment) -> None:
         self.adding.update(moment.added())
         changed = moment.changed()
+        if not changed and self.changing is not None:
+            return
         copied = {id(tensor) for tensor, _ in moment.contents}
         moment.lost = [each for each in changed if id(each) not in copied]
         if self.changing is None:
@@ -157,22 +158,22 @@ class Moment:
     Attributes:
         contents: tensors that it changes, with copies.
         lost: tensors that it has changed, of which there is no copy.
-        unknown: whether it has drawn random numbers from a state that is not known.
     """
 
-    def __init__(self, watch: Watch, devices: set[torch.device], within: bool) -> None:
+    def __init__(
+        self, watch: Watch, content: Content, devices: set[torch.device], within: bool
+    ) -> None:
         self.reached, self.generators = watch.reached, watch.generators
         self.gpus = sorted({each.index for each in devices if each.type == "cuda"})
         self._around = Surroundings({each.type for each in devices}) if within else None
         self.torch = torch_states(self.gpus) if within else None
         self.random = self.generators.states()
-        self.places = [place.keep() for place in self.reached.places]
+        self.content = content
         self.contents = [(each, each.detach().clone()) for each in watch.candidates()]
-        self.flags = _flags(self.reached)
+        self._versions, self.grows = self.reached.versions(), self.reached.grows()
         self.adding = watch.adding
-        self._gradients = _gradients(self.flags) if watch.changing is None else []
+        self._gradients = _gradients(self.reached) if watch.changing is None else []
         self.lost: list[torch.Tensor] = []
-        self.unknown = False
 
     @property
     def around(self) -> Surroundings:
@@ -183,8 +184,8 @@ class Moment:
     def changed(self) -> list[torch.Tensor]:
         """The tensors that were changed in place since this was taken. What is changed from now on
         was not changed by the computation."""
-        before, self.flags = self.flags, _flags(self.reached)
-        return _moved(before, self.flags)
+        before, self._versions = self._versions, self.reached.versions()
+        return self.reached.changed(before, self._versions)
 
     def added(self) -> list[int]:
         """The tensors to whose gradients was added since this was taken."""
@@ -203,18 +204,13 @@ class Moment:
         """
         if self.lost:
             raise _lost(what, self.lost[0])
-        if self.unknown:
-            raise DifferentError(
-                f"{what}: its steps draw from Python's generator of random numbers, and the first "
-                "one did not, so that the others cannot be computed again. Draw a number in every "
-                "step; or give the step a random.Random of its own."
-            )
 
     def suspects(self) -> list[torch.Tensor]:
         """The tensors that were changed in place since the computation ended, and that cannot be
         brought back."""
         known = {id(tensor) for tensor, _ in self.contents}
-        return [each for each in _moved(self.flags, _flags(self.reached)) if id(each) not in known]
+        changed = self.reached.changed(self._versions, self.reached.versions())
+        return [each for each in changed if id(each) not in known]
 
     def lasting(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor that stays what it is when what is changed is as it was."""
@@ -223,25 +219,6 @@ class Moment:
                 return tensor.clone()
         return tensor
 
-    def put(self) -> None:
-        """All is as it was."""
-        for place, value in zip(self.reached.places, self.places, strict=True):
-            place.put(value)
-        _write(self.contents)
-        _grow(self.flags)
-        self.generators.put(self.random)
-        if self.torch is not None:
-            torch_states_put(self.torch, self.gpus)
-
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """A context in which others may change what is reached: afterwards all is as it was."""
-        now = Now(self)
-        try:
-            yield
-        finally:
-            now.put()
-
     def again(self, what: str, function: Callable[[], Any]) -> Any:
         """Calls a function as at this moment; `what` it computes again is for messages.
 
@@ -249,15 +226,14 @@ class Moment:
             DifferentError: it reads a tensor that was changed in place since, or something that it
                 needs is not known.
         """
-        with self.kept():
-            self.put()
+        with Now(self):
             return self.within(what, function)
 
     def within(self, what: str, function: Callable[[], Any], *, cached: bool = True) -> Any:
         """Calls a function in the same surroundings, in which leaves need a gradient as they did.
         Raises as `again`, which see."""
         self.check(what)
-        suspects, flags = self.suspects(), _flags(self.reached)
+        suspects, grows = self.suspects(), self.reached.grows()
 
         def guarded() -> Any:
             if not suspects:
@@ -271,42 +247,59 @@ class Moment:
                     raise guard.failed from None
                 raise
 
-        _grow(self.flags)
+        self.reached.grow(self.grows)
         try:
             return self.around.run(guarded, cached=cached)
         finally:
-            _grow(flags)
+            self.reached.grow(grows)
 
 
 class Now:
-    """All that is there, for a short time."""
+    """A context in which all is as it was at a moment, and after which all is as it is now.
 
-    def __init__(self, moment: Moment) -> None:
+    Arguments:
+        moment: what was there.
+        states: of PyTorch's own generators, where the moment does not have them.
+    """
+
+    def __init__(self, moment: Moment, states: Sequence[torch.Tensor] | None = None) -> None:
         self._moment = moment
-        self._places = [place.copy() for place in moment.reached.places]
+        self._states = moment.torch if states is None else states
+
+    def __enter__(self) -> None:
+        moment, reached = self._moment, self._moment.reached
+        self._content = reached.places.copy(moment.content)
         self._contents = [(each, each.detach().clone()) for each, _ in moment.contents]
-        self._random = moment.generators.states()
-        self._torch = torch_states(moment.gpus)
-        self._flags = _flags(moment.reached)
+        self._random, self._torch = moment.generators.states(), torch_states(moment.gpus)
+        self._grows = reached.grows()
         # What a step adds to gradients by itself it has added before.
         self._gradients = [
             (each, each.grad)
-            for each, _, grows in self._flags
-            if grows and each.is_leaf and id(each) in moment.adding
+            for each in (reached.tensors() if moment.adding else ())
+            if id(each) in moment.adding and each.is_leaf and each.requires_grad
         ]
         for each, _ in self._gradients:
             each.grad = None
+        try:
+            reached.places.put(moment.content, self._content)
+            self._put(moment.contents, moment.grows, moment.random, self._states)
+        except BaseException:
+            self.__exit__()
+            raise
 
-    def put(self) -> None:
-        """All is as it was."""
-        for place, value in zip(self._moment.reached.places, self._places, strict=True):
-            place.put(value)
-        _write(self._contents)
+    def __exit__(self, *_: object) -> None:
+        self._moment.reached.places.put(self._content)
         for each, gradient in self._gradients:
             each.grad = gradient
-        _grow(self._flags)
-        self._moment.generators.put(self._random)
-        torch_states_put(self._torch, self._moment.gpus)
+        self._put(self._contents, self._grows, self._random, self._torch)
+
+    def _put(self, contents: Any, grows: Any, random: Any, states: Any) -> None:
+        moment = self._moment
+        _write(contents)
+        moment.reached.grow(grows)
+        moment.generators.put(random)
+        if states is not None:
+            torch_states_put(states, moment.gpus)
 
 
 class Guard(TorchDispatchMode):
@@ -382,14 +375,10 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool((one - other).abs().max() <= near * one.abs().max())
 
 
-def _has_version(tensor: torch.Tensor) -> bool:
-    return type(tensor) in PLAIN and not tensor.is_inference()
-
-
 def _is_state(tensor: torch.Tensor) -> bool:
     """Whether a computation may change it, and it can be brought back."""
     return (
-        _has_version(tensor)
+        has_version(tensor)
         and tensor.grad_fn is None
         and tensor.layout is torch.strided
         and tensor.numel() > 0
@@ -397,34 +386,16 @@ def _is_state(tensor: torch.Tensor) -> bool:
     )
 
 
-def _flags(reached: Reached) -> list[tuple[torch.Tensor, int, bool]]:
+def _gradients(reached: Reached) -> list[tuple[torch.Tensor, torch.Tensor | None, int]]:
     return [
-        (each, each._version, each.requires_grad)
+        (each, each.grad, _version(each.grad))
         for each in reached.tensors()
-        if _has_version(each)
-    ]
-
-
-def _gradients(flags: Sequence[Any]) -> list[tuple[torch.Tensor, torch.Tensor | None, int]]:
-    return [
-        (each, each.grad, _version(each.grad)) for each, _, grows in flags if grows and each.is_leaf
+        if each.requires_grad and each.is_leaf
     ]
 
 
 def _version(gradient: torch.Tensor | None) -> int:
     return 0 if gradient is None or gradient.is_inference() else gradient._version
-
-
-def _moved(before: Sequence[Any], after: Sequence[Any]) -> list[torch.Tensor]:
-    versions = {id(tensor): version for tensor, version, _ in before}
-    return [each for each, version, _ in after if versions.get(id(each), version) != version]
-
-
-def _grow(flags: Sequence[tuple[torch.Tensor, int, bool]]) -> None:
-    """Leaves need a gradient as they did."""
-    for tensor, _, grows in flags:
-        if tensor.requires_grad is not grows and tensor.is_leaf:
-            tensor.requires_grad_(grows)
 
 
 def _write(contents: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:

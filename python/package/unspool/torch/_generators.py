@@ -3,8 +3,10 @@ and those of one's own that a step was found to reach."""
 
 from __future__ import annotations
 
+import _random
 import ctypes
 import random
+import struct
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,6 +14,13 @@ from typing import Any
 import torch
 
 __all__ = ["Generators", "torch_states", "torch_states_put"]
+
+#: The generator of the functions of `random`.
+_PYTHON: random.Random = random.getstate.__self__  # type: ignore[attr-defined]
+
+#: The numbers of 32 bits in the state of a Mersenne Twister with its position, and the bytes with
+#: which an object of Python begins.
+_WORDS, _HEAD = 625, object.__basicsize__
 
 
 def torch_states(gpus: Sequence[int]) -> list[torch.Tensor]:
@@ -30,8 +39,7 @@ class Generators:
     """Python's and NumPy's generators, and others. A state that did not change is one object."""
 
     def __init__(self, own: Iterable[Any]) -> None:
-        self._python = _Known(random.getstate, random.setstate)
-        known: list[_Known] = [self._python]
+        known: list[_Known] = [_Python(_PYTHON)]
         numpy = sys.modules.get("numpy.random")
         if numpy is not None:
             known.append(_NumPy(numpy))
@@ -42,17 +50,6 @@ class Generators:
         """Their states."""
         return [each.state() for each in self._known]
 
-    def idle(self, states: Sequence[Any]) -> None:
-        """Python's own, whose state is expensive to read, is not looked at any more if it was not
-        used since."""
-        self._python.idle = _equal(self._python.state(), states[0])
-
-    def used(self) -> bool:
-        """Whether it was used although it is not looked at, so that its states are not known."""
-        idle, self._python.idle = self._python.idle, False
-        before = self._python.last
-        return idle and self._python.state() is not before
-
     def put(self, states: Sequence[Any]) -> None:
         """Lets them go on from other states."""
         for each, state in zip(self._known, states, strict=True):
@@ -60,68 +57,91 @@ class Generators:
 
 
 class _Known:
-    """One generator.
-
-    Attributes:
-        last: the state that was seen last.
-        idle: whether it is taken to be in that state.
-    """
+    """One generator."""
 
     def __init__(self, get: Any, put: Any) -> None:
-        self._get, self._put, self.idle = get, put, False
-        self.last: Any = None
+        self._get, self._put = get, put
+        # The state that was seen last.
+        self._last: Any = None
 
     def state(self) -> Any:
         """Its state."""
-        if self.idle:
-            return self.last
         state = self._get()
-        if self.last is None or not _equal(state, self.last):
-            self.last = state
-        return self.last
+        if self._last is None or not _equal(state, self._last):
+            self._last = state
+        return self._last
 
     def put(self, state: Any) -> None:
         """Lets it go on from another state."""
-        if not self.idle and not _equal(self._get(), state):
+        if self.state() is not state:
             self._put(state)
-            self.last = state
+            self._last = state
+
+
+class _Python(_Known):
+    """A generator of Python. A look at its memory says whether its state need be read, which takes
+    long."""
+
+    def __init__(self, generator: random.Random) -> None:
+        super().__init__(generator.getstate, generator.setstate)
+        self._generator, self._seen = generator, None
+        self._looks = _lies_as_expected(generator)
+
+    def _look(self) -> Any:
+        generator: Any = self._generator
+        return ctypes.string_at(id(generator) + _HEAD, _WORDS * 4), generator.gauss_next
+
+    def state(self) -> Any:
+        if not self._looks:
+            return super().state()
+        seen = self._look()
+        if seen != self._seen:
+            self._seen = seen
+            return super().state()
+        return self._last
 
 
 class _NumPy(_Known):
-    """NumPy's global generator. A look at its memory says whether its state need be read, which
-    takes long."""
+    """NumPy's global generator, with such a look until it is used."""
 
     def __init__(self, numpy: Any) -> None:
         super().__init__(lambda: numpy.get_state(legacy=False), numpy.set_state)
-        self.last = self._get()
+        self._last = self._get()
         self._at: int | None = None
         self._memory = b""
         # With a number that was drawn in advance, memory alone does not say it.
-        if self.last.get("bit_generator") == "MT19937" and not self.last.get("has_gauss"):
+        if self._last.get("bit_generator") == "MT19937" and not self._last.get("has_gauss"):
             self._at = numpy.mtrand._rand._bit_generator.ctypes.state_address
             self._memory = self._look()
 
     def _look(self) -> bytes:
-        return ctypes.string_at(self._at or 0, 625 * 4)
+        return ctypes.string_at(self._at or 0, _WORDS * 4)
 
     def state(self) -> Any:
         if self._at is not None and self._look() == self._memory:
-            return self.last
+            return self._last
         self._at = None
         return super().state()
 
-    def put(self, state: Any) -> None:
-        if self._at is not None and state is self.last and self._look() == self._memory:
-            return
-        self._at = None
-        super().put(state)
+
+def _lies_as_expected(generator: random.Random) -> bool:
+    """Whether the memory of a generator of Python has its state where `_Python` looks: the position
+    and 624 words, after what every object begins with."""
+    room = _random.Random.__basicsize__ - _HEAD
+    if type(generator) is not random.Random or room < _WORDS * 4:
+        return False
+    words = generator.getstate()[1]
+    if len(words) != _WORDS:
+        return False
+    expected = struct.pack(f"={_WORDS}I", words[-1], *words[:-1])
+    return ctypes.string_at(id(generator) + _HEAD, _WORDS * 4) == expected
 
 
 def _known(generator: Any) -> _Known:
     if isinstance(generator, torch.Generator):
         return _Known(generator.get_state, generator.set_state)
     if isinstance(generator, random.Random):
-        return _Known(generator.getstate, generator.setstate)
+        return _Python(generator)
     if hasattr(generator, "set_state"):
         return _Known(lambda: generator.get_state(legacy=False), generator.set_state)
     bits = getattr(generator, "bit_generator", generator)

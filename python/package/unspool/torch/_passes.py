@@ -16,10 +16,10 @@ from unspool.errors import ArrayError
 from unspool.schedules import Revolve, Schedule, Stop, StoreAll
 from unspool.schedules.given import figure
 
-from ._again import Moment, Watch, compare, first_time, held, kind_of_step
+from ._again import Moment, Now, Watch, compare, first_time, held, kind_of_step
 from ._changed import Held
 from ._checked import Gradients, Told
-from ._generators import torch_states, torch_states_put
+from ._generators import torch_states
 from ._graph import check_reached
 from ._hooks import without_hooks
 from ._layout import Layout, bytes_of_tensor, can_be_saved
@@ -256,6 +256,8 @@ class Carry:
         self.before = self.after = self.layouts = [Layout.whole(leaf) for leaf in leaves]
         # What `now` returns, until there is another state.
         self._now: State | None = None
+        # The random numbers of the last state that was made.
+        self._random: list[torch.Tensor] = []
         self._step = 0
         self._moments: dict[int, Moment] = {}
         # Whether what is there is not what was there at this state.
@@ -265,7 +267,7 @@ class Carry:
         """The state, with the random numbers with which its step begins."""
         if self._now is None:
             pairs = zip(self.layouts, self.leaves, strict=True)
-            random = torch_states(self.loop.gpus)
+            random = self._random = torch_states(self.loop.gpus)
             state = State([*(layout.saved(leaf) for layout, leaf in pairs), *random])
             state.leaves, state.layouts, state.random = self.leaves, self.layouts, random
             state.moment = self.loop.watch.moment(within=False)
@@ -288,11 +290,10 @@ class Carry:
         self.leaves, self.layouts, self._now = state.leaves, state.layouts, state
         self.elsewhere = True
 
-    def enter(self, state: State, n: int) -> None:
-        """All is as it was when step n began, of which this is the state."""
+    def back_at(self, state: State, n: int) -> Now:
+        """A context in which all is as it was when step n began, of which this is the state."""
         state.moment.check(f"adjoint: step {n}")
-        state.moment.put()
-        torch_states_put(state.random, self.loop.gpus)
+        return Now(state.moment, state.random)
 
     def restore(self, spool: Any, version: int, stream: Any) -> None:
         """Makes a state of the spool the working one."""
@@ -307,7 +308,7 @@ class Carry:
         self, spool: Any, version: int, layouts: list[Layout], moment: Moment, stream: Any
     ) -> State:
         made = [layout.empty() for layout in layouts]
-        random = [torch.empty_like(each) for each in torch_states(self.loop.gpus)]
+        random = [torch.empty_like(each) for each in self._random]
         state = State([*(target for _, target in made), *random])
         state.leaves, state.layouts, state.random = [leaf for leaf, _ in made], layouts, random
         state.moment = moment
@@ -338,8 +339,7 @@ class Work:
         """Takes steps without a graph."""
         end = min(stop, self.loop.steps)
         if self.carry.elsewhere:
-            with state.moment.kept():
-                self.carry.enter(state, start)
+            with self.carry.back_at(state, start):
                 self._take(state, start, end)
                 self.carry.now()
         else:
@@ -355,7 +355,6 @@ class Work:
                 self.outputs.append(y)
                 if n == 0:
                     self.loop.watch.learn(state.moment)
-                    self.loop.watch.generators.idle(state.moment.random)
         if end > known:
             self.loop.watch.learn(state.moment)
         self.carry.stepped(leaves, end)
@@ -367,8 +366,7 @@ class Work:
     def reverse(self, state: State, n: int) -> None:
         """Takes the gradients back over step n."""
         y, found = self.outputs.of_step(self.y, n), self.gradients
-        with state.moment.kept():
-            self.carry.enter(state, n)
+        with self.carry.back_at(state, n):
             once = Once(self.loop, state.leaves, n, state.moment)
         if self.expected is not None and n == self.loop.steps - 1:
             compare(self.loop.kind, f"adjoint: step {n}", self.expected, once.after)
@@ -424,9 +422,7 @@ class Passes:
         with torch.no_grad():
             running = self.running = self.loop.begun.around.run(self._run, cached=False)
         self.outputs = running.work.outputs
-        used = self.loop.watch.generators.used()
         self.ended = self.loop.watch.moment(self.loop.tensors)
-        self.ended.unknown |= used
         if first_time(self.loop.kind) or self.check:
             running.work.expected = held(running.work.last)
         ys = self.outputs.tensors()
@@ -441,8 +437,7 @@ class Passes:
     def _back(self, gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
         loop = self.loop
         if self.running is None:
-            with loop.begun.kept():
-                loop.begun.put()
+            with Now(loop.begun):
                 self.running = self._run()
         running, self.running = self.running, None
         work, carried = running.work, len(loop.init)

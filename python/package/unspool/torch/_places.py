@@ -1,5 +1,8 @@
 """Places that hold variables of a step: what is in them, and how it is put back.
 
+`Places` compares what is in all of them with what was there by the identities of the values, in one
+pass. Only where something differs, or something might lead to a graph, are places looked at.
+
 `keep` takes what a later recomputation begins with. It refers to nothing that may lead to the graph
 of another step, where the place itself may forget that graph. `copy` takes all that is there, for a
 short time. `put` lets the place have again what one of the two has taken.
@@ -7,13 +10,16 @@ short time. `put` lets the place have again what one of the two has taken.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-__all__ = ["Array", "Cell", "Class", "Items", "Names", "Place", "Table"]
+__all__ = ["Array", "Cell", "Class", "Content", "Items", "Names", "Place", "Places", "Table"]
 
 #: Items of a list, and bytes of an array, up to which its contents are kept.
 ITEMS, BYTES = 10_000, 1 << 16
@@ -31,6 +37,8 @@ IMMUTABLE = frozenset(
 def _kept(value: Any) -> Any:
     """A value that leads to no graph, or `LEFT`."""
     if type(value) in IMMUTABLE or isinstance(value, torch.nn.Module | torch.Generator):
+        return value
+    if type(value) is tuple and all(type(each) in IMMUTABLE for each in value):
         return value
     if isinstance(value, torch.Tensor):
         return value if value.grad_fn is None else LEFT
@@ -56,9 +64,13 @@ class Place:
         """The values that are there."""
         return self.copy()
 
-    def ids(self) -> list[int]:
-        """The identities of the values that are there."""
+    def marks(self) -> Any:
+        """What differs when something else is there, as long as what was there is held."""
         return list(map(id, self.values()))
+
+    def is_left(self, kept: Any) -> bool:
+        """Whether something stays as it is, of what `keep` has returned."""
+        return kept is LEFT
 
 
 class Table(Place):
@@ -72,6 +84,9 @@ class Table(Place):
     def values(self) -> Any:
         return self.table.values()
 
+    def is_left(self, kept: Any) -> bool:
+        return not self.whole and any(each is LEFT for each in kept.values())
+
     def keep(self) -> Any:
         if self.whole:
             return self.table.copy()
@@ -79,16 +94,14 @@ class Table(Place):
         return {key: _kept(each) for key, each in self.table.items() if key not in skip}
 
     def copy(self) -> Any:
-        if not self.skip:
-            return self.table.copy()
-        return {key: each for key, each in self.table.items() if key not in self.skip}
+        return self.table.copy()
 
     def put(self, value: Any) -> None:
-        table = self.table
-        for key in [key for key in table if key not in value and key not in self.skip]:
+        table, skip = self.table, self.skip
+        for key in [key for key in table if key not in value and key not in skip]:
             del table[key]
         for key, each in value.items():
-            if each is not LEFT and table.get(key, MISSING) is not each:
+            if each is not LEFT and key not in skip and table.get(key, MISSING) is not each:
                 table[key] = each
 
 
@@ -164,6 +177,9 @@ class Items(Place):
         # Items that come and go are not looked at: what matters is the list.
         return ()
 
+    def marks(self) -> Any:
+        return list(map(id, self.items))
+
     def keep(self) -> Any:
         if len(self.items) > ITEMS:
             return LEFT
@@ -193,6 +209,9 @@ class Array(Place):
     def values(self) -> Any:
         return ()
 
+    def marks(self) -> Any:
+        return self.array.tobytes() if self.array.nbytes <= BYTES else None
+
     def copy(self) -> Any:
         small = self.array.nbytes <= BYTES and not self.array.dtype.hasobject
         return self.array.copy() if small else LEFT
@@ -204,3 +223,73 @@ class Array(Place):
             and value.tobytes() != (self.array.tobytes())
         ):
             self.array[...] = value
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What was in all places.
+
+    Attributes:
+        marks: of what was there; one object as long as the same is there.
+        values: what `keep` or `copy` of each place has returned.
+        left: the places of which something stays as it is.
+    """
+
+    marks: Any
+    values: list[Any]
+    left: Sequence[int]
+
+
+class Places:
+    """All places that were found."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._places = places
+        self._tables = [each.table for each in places if isinstance(each, Table)]
+        self._others = [each for each in places if not isinstance(each, Table)]
+
+    def values(self) -> Iterator[Any]:
+        """The values that are there."""
+        return itertools.chain.from_iterable(each.values() for each in self._places)
+
+    def _marks(self) -> Any:
+        # Without a call of Python for each table: models have thousands of them.
+        flat, tables = itertools.chain.from_iterable, self._tables
+        return (
+            list(map(len, tables)),
+            list(map(id, flat(map(dict.keys, tables)))),
+            list(map(id, flat(map(dict.values, tables)))),
+            [each.marks() for each in self._others],
+        )
+
+    def keep(self, last: Content | None) -> Content:
+        """What a recomputation begins with; `last` is what this has returned before."""
+        marks = self._marks()
+        if last is None or marks != last.marks:
+            values, looked = [each.keep() for each in self._places], range(len(self._places))
+        elif last.left:
+            marks, values, looked = last.marks, list(last.values), last.left
+            for n in looked:
+                values[n] = self._places[n].keep()
+        else:
+            return last
+        left = [n for n in looked if self._places[n].is_left(values[n])]
+        return Content(marks, values, left)
+
+    def copy(self, kept: Content) -> Content:
+        """All that is there, for a short time; the same object where it is what was kept."""
+        marks = self._marks()
+        if marks != kept.marks:
+            return Content(marks, [each.copy() for each in self._places], ())
+        if not kept.left:
+            return kept
+        values = list(kept.values)
+        for n in kept.left:
+            values[n] = self._places[n].copy()
+        return Content(marks, values, ())
+
+    def put(self, held: Content, now: Content | None = None) -> None:
+        """What was there is there again; `now` is what is there, where that is known."""
+        if held.marks != (self._marks() if now is None else now.marks):
+            for place, value in zip(self._places, held.values, strict=True):
+                place.put(value)

@@ -20,9 +20,11 @@ from typing import Any
 
 import torch
 
-from ._places import Array, Cell, Class, Items, Names, Place, Table
+from ._places import Array, Cell, Class, Items, Names, Place, Places, Table
 
-__all__ = ["Reached"]
+__all__ = ["PLAIN", "Reached", "has_version"]
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 #: Objects that are looked at, and items of one container.
 LIMIT, ITEMS = 20_000, 1000
@@ -50,9 +52,9 @@ class Reached:
     """
 
     def __init__(self, *roots: Any) -> None:
-        self.places: list[Place] = []
+        self._places: list[Place] = []
         self.generators: list[Any] = []
-        self._tensors: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._tensors: list[weakref.ref[torch.Tensor]] = []
         self._normalised: list[weakref.ref[torch.Tensor]] = []
         self._seen: dict[int, Any] = {}
         self._ahead: deque[Any] = deque(roots)
@@ -65,11 +67,40 @@ class Reached:
         self.kinds = frozenset(map(_kind, self._seen.values()))
         # Only identities were of interest.
         self._seen.clear()
+        self.places = Places(self._places)
 
     def tensors(self) -> list[torch.Tensor]:
-        """The tensors that are still there."""
-        found = (each() for each in self._tensors.values())
+        """The tensors that are still there, and whose versions are counted."""
+        found = (each() for each in self._tensors)
         return [each for each in found if each is not None]
+
+    def versions(self) -> list[int | None]:
+        """The versions of all tensors, for `changed`."""
+        return [None if (each := ref()) is None else each._version for ref in self._tensors]
+
+    def changed(self, since: list[int | None], now: list[int | None]) -> list[torch.Tensor]:
+        """The tensors whose versions are not the same."""
+        if since == now:
+            return []
+        found = (
+            ref()
+            for ref, one, other in zip(self._tensors, since, now, strict=True)
+            if one != other and other is not None
+        )
+        return [each for each in found if each is not None]
+
+    def grows(self) -> list[bool | None]:
+        """Which tensors need a gradient."""
+        return [None if (each := ref()) is None else each.requires_grad for ref in self._tensors]
+
+    def grow(self, grows: list[bool | None]) -> None:
+        """Leaves need a gradient as they did when `grows` was called."""
+        if self.grows() == grows:
+            return
+        for ref, needed in zip(self._tensors, grows, strict=True):
+            each = ref()
+            if each is not None and needed is not None and each.is_leaf:
+                each.requires_grad_(needed)
 
     def normalised(self) -> list[torch.Tensor]:
         """Tensors that layers are known to change, though not always: the statistics of BatchNorm,
@@ -86,7 +117,8 @@ class Reached:
             return
         self._seen[id(value)] = value
         if isinstance(value, torch.Tensor):
-            self._tensors[id(value)] = weakref.ref(value)
+            if has_version(value):
+                self._tensors.append(weakref.ref(value))
         elif isinstance(value, torch.nn.Module):
             self._module(value)
         elif _is_generator(value):
@@ -102,16 +134,16 @@ class Reached:
         elif isinstance(value, type):
             self._class(value)
         elif _numpy(value, "ndarray"):
-            self.places.append(Array(value))
+            self._places.append(Array(value))
         else:
             self._container(value)
 
     def _container(self, value: Any) -> None:
         if isinstance(value, dict):
-            self.places.append(Table(value))
+            self._places.append(Table(value))
             self._ahead += _some(value.values())
         elif isinstance(value, list | set | deque):
-            self.places.append(Items(value))
+            self._places.append(Items(value))
             self._ahead += _some(value)
         elif isinstance(value, tuple | frozenset):
             self._ahead += _some(value)
@@ -128,16 +160,16 @@ class Reached:
         self._ahead.append(type(value))
         attributes = vars_of(value)
         if attributes:
-            self.places.append(Table(attributes))
+            self._places.append(Table(attributes))
             self._ahead += _some(attributes.values())
 
     def _module(self, module: torch.nn.Module) -> None:
         attributes = module.__dict__
         # The order is that in which a module finds its own.
-        self.places.append(Table(attributes, INTERNALS))
+        self._places.append(Table(attributes, INTERNALS))
         for name in ("_parameters", "_buffers", "_modules"):
             if isinstance(attributes.get(name), dict):
-                self.places.append(Table(attributes[name], whole=True))
+                self._places.append(Table(attributes[name], whole=True))
                 self._ahead += attributes[name].values()
         self._ahead += [each for key, each in attributes.items() if key not in INTERNALS]
         for name in HOOKS:
@@ -160,7 +192,7 @@ class Reached:
                 continue
             place = Class(base)
             if place.names:
-                self.places.append(place)
+                self._places.append(place)
             for value in list(vars(base).values()):
                 value = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
                 self._ahead.append(value)
@@ -173,13 +205,13 @@ class Reached:
         self._ahead += function.__defaults__ or ()
         self._ahead += (function.__kwdefaults__ or {}).values()
         if function.__dict__:
-            self.places.append(Table(function.__dict__))
+            self._places.append(Table(function.__dict__))
             self._ahead += function.__dict__.values()
         for cell in function.__closure__ or ():
             if id(cell) not in self._seen:
                 self._seen[id(cell)] = cell
                 place = Cell(cell)
-                self.places.append(place)
+                self._places.append(place)
                 self._ahead += place.copy()
         self._named(function.__globals__, set(_code_names(function.__code__)))
 
@@ -189,13 +221,18 @@ class Reached:
         self._names.update((id(scope), name) for name in found)
         held = [name for name in found if name in scope]
         if held:
-            self.places.append(Names(scope, tuple(held)))
+            self._places.append(Names(scope, tuple(held)))
         for name in held:
             value = scope[name]
             if not isinstance(value, types.ModuleType):
                 self._ahead.append(value)
             elif not self._foreign(value.__name__):
                 self._named(vars(value), names)
+
+
+def has_version(tensor: torch.Tensor) -> bool:
+    """Whether changes in place of a tensor are counted."""
+    return type(tensor) in PLAIN and not tensor.is_inference()
 
 
 def _kind(value: Any) -> Any:
