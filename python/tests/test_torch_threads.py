@@ -49,3 +49,30 @@ def test_threads_at_the_same_time_get_the_gradients_of_one(loop: Any) -> None:
     assert len(found) == THREADS * LOOPS
     wrong = [each for each in found if isinstance(each, Exception)]
     assert wrong == [] and all(torch.equal(each, expected) for each in found)
+
+
+def test_a_thread_calls_its_hooks_while_another_one_reverses_a_step() -> None:
+    weight, called = torch.full((4,), 0.5, requires_grad=True), list[float]()
+    weight.register_hook(lambda gradient: called.append(float(gradient.sum())))
+
+    def plain_gradient() -> None:
+        torch.autograd.grad((3 * weight).sum(), weight)
+
+    class Meanwhile(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, u: torch.Tensor) -> torch.Tensor:
+            return u.clone()
+
+        @staticmethod
+        def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
+            other = threading.Thread(target=plain_gradient)
+            other.start()
+            other.join(timeout=60)
+            return gradient
+
+    def step(u: torch.Tensor, _: Any) -> tuple[torch.Tensor, None]:
+        return Meanwhile.apply(u * weight), None
+
+    out, _ = adjoint(step, torch.ones(4), length=3, params=[weight])
+    out.sum().backward()
+    assert called == [12.0, 12.0, 12.0, float(weight.grad.sum())]

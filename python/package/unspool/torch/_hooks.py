@@ -11,54 +11,72 @@ import torch
 
 __all__ = ["without_hooks"]
 
+#: The name of what a thread, and the threads of autograd that work for it, know of this.
+_PART = "unspool.torch: a part of a gradient"
+
 _lock = threading.Lock()
-# By the dictionary of the hooks of a tensor: how many threads do without them, and the hooks.
-_away: dict[int, list[Any]] = {}
+# By the dictionary of the hooks of a tensor: how many threads do without them, and the dictionary.
+_passed_by: dict[int, list[Any]] = {}
+
+
+class _Whole:
+    """A hook that is called for whole gradients alone."""
+
+    __slots__ = ("hook",)
+
+    def __init__(self, hook: Any) -> None:
+        self.hook = hook
+
+    def __call__(self, *gradients: Any) -> Any:
+        return None if _is_part() else self.hook(*gradients)
 
 
 @contextlib.contextmanager
 def without_hooks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """A context in which no hook of these tensors is called, and none of them keeps a gradient."""
+    """A context in which this thread calls no hook of these tensors, and none of them keeps a
+    gradient. The backward passes of other threads call them."""
     hooks = [each._backward_hooks for each in tensors if each._backward_hooks]
     retaining = [each for each in tensors if not each.is_leaf and each.retains_grad]
-    if not hooks and not retaining and not _away:
+    if not hooks and not retaining:
         yield
         return
-    hooks = _take(tensors)
-    gradients = [(each, each.grad) for each in retaining]
+    gradients, before = [(each, each.grad) for each in retaining], _is_part()
     for each in retaining:
         each.grad = None
+    _pass_by(hooks)
+    # Threads of autograd have it from the thread that begins a backward pass.
+    torch._C._stash_obj_in_tls(_PART, True)
     try:
         yield
     finally:
+        torch._C._stash_obj_in_tls(_PART, before)
+        _give_back(hooks)
         for each, gradient in gradients:
             each.grad = gradient
-        _give_back(hooks)
 
 
-def _take(tensors: Sequence[torch.Tensor]) -> list[Any]:
-    taken = []
+def _is_part() -> bool:
+    return bool(torch._C._is_key_in_tls(_PART) and torch._C._get_obj_in_tls(_PART))
+
+
+def _pass_by(hooks: Sequence[dict[int, Any]]) -> None:
     with _lock:
-        for each in tensors:
-            hooks = each._backward_hooks
-            if hooks is None or not (hooks or id(hooks) in _away):
-                continue
-            held = _away.setdefault(id(hooks), [0, hooks, {}])
+        for each in hooks:
+            held = _passed_by.setdefault(id(each), [0, each])
             held[0] += 1
-            held[2].update(hooks)
-            hooks.clear()
-            taken.append(hooks)
-    return taken
+            for key, hook in list(each.items()):
+                if type(hook) is not _Whole:
+                    each[key] = _Whole(hook)
 
 
-def _give_back(taken: Sequence[Any]) -> None:
+def _give_back(hooks: Sequence[dict[int, Any]]) -> None:
     with _lock:
-        for hooks in taken:
-            held = _away[id(hooks)]
+        for each in hooks:
+            held = _passed_by[id(each)]
             held[0] -= 1
-            if not held[0]:
-                del _away[id(hooks)]
-                later = dict(hooks)
-                hooks.clear()
-                hooks.update(held[2])
-                hooks.update(later)
+            if held[0]:
+                continue
+            del _passed_by[id(each)]
+            for key, hook in list(each.items()):
+                if type(hook) is _Whole:
+                    each[key] = hook.hook
