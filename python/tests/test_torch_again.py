@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
+from unspool.schedules import Revolve
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 
@@ -378,3 +379,77 @@ def test_a_forward_pass_that_raises_leaves_what_the_plain_loop_leaves() -> None:
         return list(module.buffers())
 
     assert same(run(by_scan), run(by_hand)) and same(run(by_adjoint), run(by_hand))
+
+
+@pytest.mark.parametrize("schedule", ["auto", Revolve(6, 2)])
+@pytest.mark.parametrize("then", ["look", "loop", "backward"])
+def test_a_table_with_a_largest_norm_may_be_read_after_the_loop(then: str, schedule: Any) -> None:
+    rows = torch.tensor([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 1, 3], [5, 5, 0], [2, 8, 4]])
+
+    def run(loop: Any) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        table = torch.nn.Embedding(12, 4, max_norm=1.0)
+        with torch.no_grad():
+            table.weight.mul_(3)
+
+        def step(u: torch.Tensor, row: torch.Tensor) -> Any:
+            return torch.tanh(u * 0.5 + table(row)), None
+
+        u = loop(step, torch.zeros(3, 4), table.weight)
+        if then == "loop":
+            u = loop(step, u, table.weight)
+        if then == "look":
+            u = u * table(torch.tensor([9, 10, 11]))
+        u.square().sum().backward(retain_graph=True)
+        if then == "backward":
+            u.sum().backward()
+        return [u.detach(), table.weight.grad, table.weight.detach()]
+
+    def adjoined(step: Any, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return adjoint(step, u, rows, params=[weight], schedule=schedule)[0]
+
+    found = run(adjoined)
+    for one, other in zip(found, run(lambda step, u, _: plain(step, u, rows, 6)[0]), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("schedule", ["auto", Revolve(6, 2)])
+def test_pythons_generator_may_be_first_used_by_a_later_step(schedule: Any) -> None:
+    def run(loop: Any) -> tuple[Any, ...]:
+        random.seed(3)
+        weight = torch.full((4,), 0.5, requires_grad=True)
+
+        def step(u: torch.Tensor, n: torch.Tensor) -> Any:
+            # The second number of a pair changes nothing but an attribute of the generator.
+            noise = random.gauss(0, 1) if n > 1 else 1.0
+            return torch.tanh(u * weight * noise), None
+
+        loop(step, weight).sum().backward()
+        return weight.grad.tolist(), random.random(), random.gauss(0, 1)
+
+    def adjoined(step: Any, weight: torch.Tensor) -> torch.Tensor:
+        u, ns = torch.ones(4), torch.arange(6)
+        return adjoint(step, u, ns, params=[weight], schedule=schedule)[0]
+
+    assert run(adjoined) == run(lambda step, _: plain(step, torch.ones(4), torch.arange(6), 6)[0])
+
+
+@pytest.mark.parametrize("schedule", ["auto", Revolve(5, 2)])
+def test_a_name_that_moves_from_one_value_to_another_is_put_back(schedule: Any) -> None:
+    def run(loop: Any) -> tuple[Any, ...]:
+        weight, factor = torch.full((4,), 0.5, requires_grad=True), 1.5
+        names: dict[str, float] = {"even": factor}
+
+        def step(u: torch.Tensor, _: Any) -> Any:
+            even = "even" in names
+            used = names.pop("even" if even else "odd")
+            names["odd" if even else "even"] = used
+            return torch.tanh(u * weight * (used if even else -1.0)), None
+
+        loop(step, weight).sum().backward()
+        return weight.grad.tolist(), names
+
+    def adjoined(step: Any, weight: torch.Tensor) -> torch.Tensor:
+        return adjoint(step, torch.ones(4), None, 5, params=[weight], schedule=schedule)[0]
+
+    assert run(adjoined) == run(lambda step, _: plain(step, torch.ones(4), None, 5)[0])

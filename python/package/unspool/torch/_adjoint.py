@@ -149,7 +149,7 @@ class _Node(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         for tensor, version in zip(ctx.inputs, ctx.versions, strict=True):
-            if tensor._version != version:
+            if tensor._version != version and not ctx.passes.brings_back(tensor):
                 refuse(tensor, version)
         with torch.no_grad():
             found = ctx.passes.backward(gradients)

@@ -428,6 +428,11 @@ class Passes:
         ys = self.outputs.tensors()
         return [*running.work.last, *ys]
 
+    def brings_back(self, tensor: torch.Tensor) -> bool:
+        """Whether steps find a tensor as it was, so that it may have changed since, such as a table
+        with a largest norm, which each look at its rows changes."""
+        return self.ended is not None and any(tensor is each for each, _ in self.ended.contents)
+
     def backward(self, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """The gradients of init, xs and params, from those of what `forward` returned."""
         assert self.ended is not None
