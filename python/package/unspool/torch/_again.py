@@ -91,9 +91,10 @@ class Watch:
         self.generators = Generators(self.reached.generators)
         self.changing = None
 
-    def moment(self, tensors: Sequence[Any] = (), *, within: bool = True) -> Moment:
+    def moment(self, tensors: Sequence[Any] = (), *, gpus: list[int] | None = None) -> Moment:
         """What is there now; with what surrounds it and PyTorch's own generators of random numbers,
-        also of the devices of `tensors`, or without where another moment has these."""
+        also of the devices of `tensors`. Without these where another moment has them, which is of
+        `gpus`."""
         with self._lock:
             last, places = self._content, self.reached.places
             content = places.keep(last)
@@ -105,8 +106,13 @@ class Watch:
             if not same:
                 self._known = set(map(id, places.values()))
             self._content = content
+            if gpus is not None:
+                return Moment(self, content, gpus)
             given = {each.device for each in tensors if isinstance(each, torch.Tensor)}
-            return Moment(self, content, self.devices | given, within)
+            devices = self.devices | given
+            around = Surroundings({each.type for each in devices})
+            used = sorted({each.index for each in devices if each.type == "cuda"})
+            return Moment(self, content, used, around)
 
     def _replaced(self) -> bool:
         """Whether something other than a number or the like is there that was not."""
@@ -161,12 +167,11 @@ class Moment:
     """
 
     def __init__(
-        self, watch: Watch, content: Content, devices: set[torch.device], within: bool
+        self, watch: Watch, content: Content, gpus: list[int], around: Surroundings | None = None
     ) -> None:
         self.reached, self.generators = watch.reached, watch.generators
-        self.gpus = sorted({each.index for each in devices if each.type == "cuda"})
-        self._around = Surroundings({each.type for each in devices}) if within else None
-        self.torch = torch_states(self.gpus) if within else None
+        self.gpus, self._around = gpus, around
+        self.torch = None if around is None else torch_states(gpus)
         self.random = self.generators.states()
         self.content = content
         self.contents = [(each, each.detach().clone()) for each in watch.candidates()]

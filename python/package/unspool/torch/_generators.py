@@ -53,7 +53,8 @@ class Generators:
     def put(self, states: Sequence[Any]) -> None:
         """Lets them go on from other states."""
         for each, state in zip(self._known, states, strict=True):
-            each.put(state)
+            if each.state() is not state:
+                each.put(state)
 
 
 class _Known:
@@ -73,9 +74,8 @@ class _Known:
 
     def put(self, state: Any) -> None:
         """Lets it go on from another state."""
-        if self.state() is not state:
-            self._put(state)
-            self._last = state
+        self._put(state)
+        self._last = state
 
 
 class _Python(_Known):

@@ -270,7 +270,7 @@ class Carry:
             random = self._random = torch_states(self.loop.gpus)
             state = State([*(layout.saved(leaf) for layout, leaf in pairs), *random])
             state.leaves, state.layouts, state.random = self.leaves, self.layouts, random
-            state.moment = self.loop.watch.moment(within=False)
+            state.moment = self.loop.watch.moment(gpus=self.loop.gpus)
             self._moments[self.first + self._step] = state.moment
             self._now = state
         return self._now

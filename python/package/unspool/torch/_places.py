@@ -114,6 +114,9 @@ class Names(Place):
     def copy(self) -> Any:
         return [self.scope.get(name, MISSING) for name in self.names]
 
+    def marks(self) -> Any:
+        return list(map(id, map(self.scope.get, self.names)))
+
     def put(self, value: Any) -> None:
         for name, each in zip(self.names, value, strict=True):
             if self.scope.get(name, MISSING) is each:
@@ -246,19 +249,21 @@ class Places:
     def __init__(self, places: Sequence[Place]) -> None:
         self._places = places
         self._tables = [each.table for each in places if isinstance(each, Table)]
-        self._others = [each for each in places if not isinstance(each, Table)]
+        self._cells = [each.cell for each in places if isinstance(each, Cell)]
+        self._others = [each for each in places if not isinstance(each, Table | Cell)]
 
     def values(self) -> Iterator[Any]:
         """The values that are there."""
         return itertools.chain.from_iterable(each.values() for each in self._places)
 
     def _marks(self) -> Any:
-        # Without a call of Python for each table: models have thousands of them.
+        # Without a call of Python for each: models have thousands of them.
         flat, tables = itertools.chain.from_iterable, self._tables
         return (
             list(map(len, tables)),
             list(map(id, flat(map(dict.keys, tables)))),
             list(map(id, flat(map(dict.values, tables)))),
+            _contents(self._cells),
             [each.marks() for each in self._others],
         )
 
@@ -293,3 +298,11 @@ class Places:
         if held.marks != (self._marks() if now is None else now.marks):
             for place, value in zip(self._places, held.values, strict=True):
                 place.put(value)
+
+
+def _contents(cells: Sequence[Any]) -> list[int]:
+    try:
+        return [id(cell.cell_contents) for cell in cells]
+    except ValueError:
+        # One is empty.
+        return [id(each) for cell in cells for each in (*Cell(cell).copy(), MISSING)]
