@@ -248,7 +248,12 @@ class Places:
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._places = places
-        self._tables = [each.table for each in places if isinstance(each, Table)]
+        tables = [each for each in places if isinstance(each, Table)]
+        self._tables = [each.table for each in tables if not each.skip]
+        # Of modules, the attributes that count are a few among many.
+        self._modules = [each.table for each in tables if each.skip]
+        self._lengths = list(map(len, self._modules))
+        self._getters = [_getter(each) for each in tables if each.skip]
         self._cells = [each.cell for each in places if isinstance(each, Cell)]
         self._others = [each for each in places if not isinstance(each, Table | Cell)]
 
@@ -259,7 +264,15 @@ class Places:
     def _marks(self) -> Any:
         # Without a call of Python for each: models have thousands of them.
         flat, tables = itertools.chain.from_iterable, self._tables
+        try:
+            attributes = [get(each) for get, each in zip(self._getters, self._modules, strict=True)]
+        except KeyError:
+            return object()
+        if list(map(len, self._modules)) != self._lengths:
+            # Attributes have come that are not looked at: equal to nothing.
+            return object()
         return (
+            list(map(id, flat(attributes))),
             list(map(len, tables)),
             list(map(id, flat(map(dict.keys, tables)))),
             list(map(id, flat(map(dict.values, tables)))),
@@ -298,6 +311,12 @@ class Places:
         if held.marks != (self._marks() if now is None else now.marks):
             for place, value in zip(self._places, held.values, strict=True):
                 place.put(value)
+
+
+def _getter(table: Table) -> Any:
+    """What says the attributes of a module, as a tuple."""
+    names = [key for key in table.table if key not in table.skip]
+    return operator.itemgetter(*names, *names[:1]) if names else lambda _: ()
 
 
 def _contents(cells: Sequence[Any]) -> list[int]:
