@@ -1,17 +1,23 @@
 //! Names of folders and files, made from numbers and read back into them. What another name has is
 //! somebody else's.
 
+/// What the name of a rank's folder begins with.
+pub(crate) const RANK: &str = "rank-";
+
 /// The folder of one rank's part: `rank-0003-of-0016`.
 pub(crate) fn rank_folder(rank: u32, size: u32) -> String {
-    format!("rank-{rank:04}-of-{size:04}")
+    format!("{RANK}{rank:04}-of-{size:04}")
 }
 
 /// The rank and the number of ranks that a folder's name says.
 pub(crate) fn parse_rank_folder(name: &str) -> Option<(u32, u32)> {
-    let (rank, size) = name.strip_prefix("rank-")?.split_once("-of-")?;
+    let (rank, size) = name.strip_prefix(RANK)?.split_once("-of-")?;
     let (rank, size) = (rank.parse().ok()?, size.parse().ok()?);
     (rank < size && name == rank_folder(rank, size)).then_some((rank, size))
 }
+
+/// What the name of a folder begins with in which `unspool copy` has what is to replace a step.
+pub(crate) const BESIDE: &str = ".unspool-copy-";
 
 /// The file that says that a step's part is complete.
 pub(crate) fn manifest(step: u64) -> String {

@@ -81,7 +81,7 @@ impl Shelf {
     }
 
     fn names(&self) -> Result<Names, Error> {
-        let listed = self.remote.list(&self.folder()).map_err(failed)?;
+        let listed = self.remote.list(&format!("{}/", self.folder())).map_err(failed)?;
         let mut found = Names::default();
         for Entry { name, .. } in listed {
             let word = name.rsplit('/').next().unwrap_or_default();
@@ -121,7 +121,7 @@ impl Shelf {
             names::parse_manifest(word)?;
             names::parse_rank_folder(folder)
         };
-        Ok(remote.list("").map_err(failed)?.iter().filter_map(rank).collect())
+        Ok(remote.list(names::RANK).map_err(failed)?.iter().filter_map(rank).collect())
     }
 
     pub(crate) fn read_manifest(&self, step: u64) -> Result<Manifest, Error> {

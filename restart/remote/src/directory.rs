@@ -1,16 +1,20 @@
 //! Objects as files in a directory that other machines see as well.
 //!
 //! A file is written under another name, synced, renamed, and then its directory is synced: it is
-//! there as a whole or not at all.
+//! there as a whole or not at all. Folders are opened one in the other and never through a link, so
+//! that nobody can lead what is done in them elsewhere.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use unspool_core::Failure;
 use unspool_tiers::TierError;
 
@@ -47,6 +51,12 @@ impl From<io::Error> for Stop {
     }
 }
 
+impl From<Errno> for Stop {
+    fn from(cause: Errno) -> Stop {
+        Stop::System(cause.into())
+    }
+}
+
 impl From<TierError> for Stop {
     fn from(error: TierError) -> Stop {
         Stop::Caller(error)
@@ -68,40 +78,38 @@ impl Directory {
         Ok(())
     }
 
-    /// Refuses an operation below a link, which may lead anywhere.
-    fn check_folders(&self, operation: &'static str, folder: &str) -> Result<(), TierError> {
+    /// Opens a folder, and makes it and those that hold it where `makes` says so.
+    fn folder(&self, operation: &'static str, folder: &str, makes: bool) -> Result<OwnedFd, Stop> {
         self.check(operation, folder)?;
+        if makes && !self.path.is_dir() {
+            make(&self.path)?;
+        }
+        let mut opened = rustix::fs::open(&self.path, FOLDER, Mode::empty())?;
         let ends = folder.match_indices('/').map(|(end, _)| end).chain([folder.len()]);
-        for part in ends.map(|end| &folder[..end]).filter(|part| !part.is_empty()) {
-            let found = fs::symlink_metadata(self.path.join(part));
-            if found.is_ok_and(|found| found.is_symlink()) {
-                let reason = "it is a link, and links are not followed";
-                let error =
-                    TierError::new(Failure::Permanent, operation, self.locate(part), reason);
-                return Err(error.with_advice("Put a directory in its place."));
-            }
+        for whole in ends.map(|end| &folder[..end]).filter(|whole| !whole.is_empty()) {
+            let word = last(whole);
+            opened = match enter(&opened, word) {
+                Err(Errno::NOENT) if makes => made(&opened, word)?,
+                Err(_) if is_link(&opened, word) => return Err(self.linked(operation, whole)),
+                entered => entered?,
+            };
         }
-        Ok(())
+        Ok(opened)
     }
 
-    /// As [`check_folders`](Self::check_folders), for the folders of an object.
-    fn check_object(&self, operation: &'static str, name: &str) -> Result<(), TierError> {
-        self.check_folders(operation, name.rsplit_once('/').map_or("", |(folder, _)| folder))
+    /// Opens the folder that holds an object.
+    fn holder(&self, operation: &'static str, name: &str, makes: bool) -> Result<OwnedFd, Stop> {
+        self.folder(operation, name.rsplit_once('/').map_or("", |(folder, _)| folder), makes)
     }
 
-    /// Makes the folders of a file that are not there, and removes what nobody will finish there.
-    fn make_folders(&self, folder: &Path) -> io::Result<()> {
-        if folder.is_dir() {
-            return sweep(folder);
-        }
-        if let Some(parent) = folder.parent().filter(|_| folder != self.path) {
-            self.make_folders(parent)?;
-        }
-        make(folder)
+    /// The error of a folder that is a link, which may lead anywhere.
+    fn linked(&self, operation: &'static str, folder: &str) -> Stop {
+        let reason = "it is a link, and links are not followed";
+        let error = TierError::new(Failure::Permanent, operation, self.locate(folder), reason);
+        error.with_advice("Put a directory in its place.").into()
     }
 
-    fn write(&self, name: &str, whole: &mut Whole<'_>, part: &Path) -> Result<(), Stop> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(part)?;
+    fn write(&self, name: &str, whole: &mut Whole<'_>, mut file: File) -> Result<(), Stop> {
         loop {
             self.check("put", name)?;
             let piece = whole.next(PIECE)?;
@@ -114,18 +122,27 @@ impl Directory {
     }
 
     fn put_file(&self, name: &str, whole: &mut Whole<'_>) -> Result<(), Stop> {
-        let path = self.path.join(name);
-        let folder = path.parent().unwrap_or(&self.path);
-        self.make_folders(folder)?;
-        let part = folder.join(unfinished(name));
+        let folder = self.holder("put", name, true)?;
+        sweep(&folder)?;
+        let (part, last) = (unfinished(name), last(name));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&folder, &*part, flags, Mode::from_raw_mode(0o600))?;
         let written = self
-            .write(name, whole, &part)
-            .and_then(|()| Ok(fs::rename(&part, &path)?))
-            .and_then(|()| Ok(sync(folder)?));
+            .write(name, whole, file.into())
+            .and_then(|()| Ok(rustix::fs::renameat(&folder, &*part, &folder, last)?))
+            .and_then(|()| Ok(rustix::fs::fsync(&folder)?));
         written.inspect_err(|_| {
             // It has no name that counts; a later put removes it otherwise.
-            let _ = fs::remove_file(&part);
+            let _ = rustix::fs::unlinkat(&folder, &*part, AtFlags::empty());
         })
+    }
+
+    fn size_of(&self, name: &str) -> Result<u64, Stop> {
+        let folder = self.holder("get", name, false)?;
+        let about = rustix::fs::statat(&folder, last(name), AtFlags::SYMLINK_NOFOLLOW)?;
+        let irregular = || io::Error::new(io::ErrorKind::InvalidData, "it is not a file");
+        let is_file = FileType::from_raw_mode(about.st_mode) == FileType::RegularFile;
+        if is_file { Ok(about.st_size.cast_unsigned()) } else { Err(irregular().into()) }
     }
 
     fn failed(&self, operation: &'static str, name: &str, stop: Stop) -> TierError {
@@ -142,11 +159,12 @@ impl Directory {
         range: Range<u64>,
         take: &mut dyn FnMut(&[u8]) -> Result<(), TierError>,
     ) -> Result<(), Stop> {
-        let path = self.path.join(name);
-        let (file, named) = (File::open(&path)?, fs::symlink_metadata(&path)?);
+        let folder = self.holder("get", name, false)?;
+        // A pipe is not waited for.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file: File = rustix::fs::openat(&folder, last(name), flags, Mode::empty())?.into();
         let opened = file.metadata()?;
-        let is_same = (opened.dev(), opened.ino()) == (named.dev(), named.ino());
-        if !is_same || opened.len() != size {
+        if !opened.is_file() || opened.len() != size {
             return Err(fault::damaged("get", self.locate(name), "it has changed").into());
         }
         let mut at = range.start;
@@ -162,31 +180,11 @@ impl Directory {
         Ok(())
     }
 
-    /// The files below `folder`, whose name is `prefix`.
-    fn collect(
-        &self,
-        folder: &Path,
-        prefix: &str,
-        found: &mut Vec<(String, u64)>,
-    ) -> io::Result<()> {
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            let Ok(word) = entry.file_name().into_string() else { continue };
-            if word.starts_with('.') {
-                continue;
-            }
-            let name = if prefix.is_empty() { word } else { format!("{prefix}/{word}") };
-            match entry.metadata() {
-                Ok(about) if about.is_dir() => {
-                    gone(self.collect(&entry.path(), &name, found))?;
-                }
-                Ok(about) if about.is_file() => found.push((name, about.len())),
-                // Neither is ours, and links are not followed.
-                Ok(_) => {}
-                Err(cause) => gone(Err(cause))?,
-            }
-        }
-        Ok(())
+    /// Removes an object, if it is there.
+    fn remove(&self, name: &str) -> Result<(), Stop> {
+        let folder = self.holder("delete", name, false)?;
+        rustix::fs::unlinkat(&folder, last(name), AtFlags::empty())?;
+        Ok(rustix::fs::fsync(&folder)?)
     }
 }
 
@@ -201,17 +199,11 @@ impl Place for Directory {
         whole: &mut Whole<'_>,
         _journal: Option<&Path>,
     ) -> Result<(), TierError> {
-        self.check_object("put", name)?;
         self.put_file(name, whole).map_err(|stop| self.failed("put", name, stop))
     }
 
     fn size(&self, name: &str) -> Result<u64, TierError> {
-        self.check_object("get", name)?;
-        let found = fs::symlink_metadata(self.path.join(name)).and_then(|found| {
-            let irregular = || io::Error::new(io::ErrorKind::InvalidData, "it is not a file");
-            if found.is_file() { Ok(found.len()) } else { Err(irregular()) }
-        });
-        found.map_err(|cause| self.failed("get", name, cause.into()))
+        self.size_of(name).map_err(|stop| self.failed("get", name, stop))
     }
 
     fn read(
@@ -221,26 +213,21 @@ impl Place for Directory {
         range: Range<u64>,
         take: &mut dyn FnMut(&[u8]) -> Result<(), TierError>,
     ) -> Result<(), TierError> {
-        self.check_object("get", name)?;
         self.read_file(name, size, range, take).map_err(|stop| self.failed("get", name, stop))
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<(String, u64)>, TierError> {
-        self.check_folders("list", folder)?;
+    fn list(&self, begin: &str) -> Result<Vec<(String, u64)>, TierError> {
+        let (folder, word) = begin.rsplit_once('/').unwrap_or(("", begin));
+        let prefix = &begin[..begin.len() - word.len()];
         let mut found = Vec::new();
-        let listed = gone(self.collect(&self.path.join(folder), folder, &mut found));
-        listed.map_err(|cause| self.failed("list", folder, cause.into()))?;
+        let opened = self.folder("list", folder, false);
+        let listed = opened.and_then(|folder| Ok(collect(&folder, (prefix, word), &mut found)?));
+        gone(listed).map_err(|stop| self.failed("list", folder, stop))?;
         Ok(found)
     }
 
     fn delete(&self, name: &str) -> Result<(), TierError> {
-        self.check_object("delete", name)?;
-        let path = self.path.join(name);
-        let removed = match fs::remove_file(&path) {
-            Ok(()) => sync(path.parent().unwrap_or(&self.path)),
-            Err(cause) => gone(Err(cause)),
-        };
-        removed.map_err(|cause| self.failed("delete", name, cause.into()))
+        gone(self.remove(name)).map_err(|stop| self.failed("delete", name, stop))
     }
 
     fn identity(&self) -> Result<String, TierError> {
@@ -254,35 +241,101 @@ impl Place for Directory {
     }
 }
 
+/// How a folder is opened.
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Opens a folder in another one that is no link.
+fn enter(holder: &OwnedFd, word: &str) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(holder, word, FOLDER | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Makes a folder for its owner alone, and its name durable, and opens it.
+fn made(holder: &OwnedFd, word: &str) -> rustix::io::Result<OwnedFd> {
+    match rustix::fs::mkdirat(holder, word, Mode::from_raw_mode(0o700)) {
+        // Another rank was faster.
+        Err(Errno::EXIST) => {}
+        made => made?,
+    }
+    rustix::fs::fsync(holder)?;
+    enter(holder, word)
+}
+
+fn is_link(holder: &OwnedFd, word: &str) -> bool {
+    let found = rustix::fs::statat(holder, word, AtFlags::SYMLINK_NOFOLLOW);
+    found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink)
+}
+
+/// The last word of a name.
+fn last(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// Adds the files below a folder whose names begin with `word`, with `prefix` before them.
+fn collect(
+    folder: &OwnedFd,
+    (prefix, word): (&str, &str),
+    found: &mut Vec<(String, u64)>,
+) -> rustix::io::Result<()> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        if name.starts_with('.') || !name.starts_with(word) {
+            continue;
+        }
+        let about = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => continue,
+            about => about?,
+        };
+        match FileType::from_raw_mode(about.st_mode) {
+            FileType::Directory => match enter(folder, name) {
+                // It is not there any more, or a link is.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                below => collect(&below?, (&format!("{prefix}{name}/"), ""), found)?,
+            },
+            FileType::RegularFile => {
+                found.push((format!("{prefix}{name}"), about.st_size.cast_unsigned()));
+            }
+            // Neither is ours, and links are not followed.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Fine when something was not there.
-fn gone(done: io::Result<()>) -> io::Result<()> {
-    done.or_else(|cause| match cause.kind() {
-        io::ErrorKind::NotFound => Ok(()),
-        _ => Err(cause),
-    })
+fn gone(done: Result<(), Stop>) -> Result<(), Stop> {
+    match done {
+        Err(Stop::System(cause)) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 /// The name under which a file is written: no other process has the same one.
 fn unfinished(name: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let last = name.rsplit('/').next().unwrap_or(name);
+    let last = last(name);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!(".{last}.{}-{:x}-{count}{UNFINISHED}", std::process::id(), now.as_nanos())
 }
 
 /// Removes the files in a folder that nobody will finish any more.
-fn sweep(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+fn sweep(folder: &OwnedFd) -> rustix::io::Result<()> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let long_ago = now.saturating_sub(ABANDONED).as_secs();
+    for entry in Dir::read_from(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if !(name.starts_with('.') && name.ends_with(UNFINISHED)) {
+        let text = name.to_string_lossy();
+        if !(text.starts_with('.') && text.ends_with(UNFINISHED)) {
             continue;
         }
-        let age = entry.metadata().and_then(|about| about.modified()).map(|at| at.elapsed());
-        if matches!(age, Ok(Ok(age)) if age > ABANDONED) {
-            gone(fs::remove_file(entry.path()))?;
+        let about = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        if about.is_ok_and(|about| about.st_mtime.cast_unsigned() < long_ago) {
+            match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+                Err(Errno::NOENT) => {}
+                removed => removed?,
+            }
         }
     }
     Ok(())

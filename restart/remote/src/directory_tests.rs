@@ -6,7 +6,7 @@ use unspool_core::Failure;
 use unspool_testkit::{Pattern, Scratch};
 
 use super::*;
-use crate::{Options, Parts, Remote};
+use crate::{Options, Parts, Remote, Source};
 
 fn remote(scratch: &Scratch) -> Remote {
     let path = scratch.path().join("remote");
@@ -137,8 +137,8 @@ fn a_folder_that_is_a_link_is_refused_and_nothing_behind_it_is_touched() {
         remote.put("rank-0/below/x", &Parts::of(&[b"x"]), None).unwrap_err(),
         remote.get("rank-0/x").unwrap_err(),
         remote.delete("rank-0/x").unwrap_err(),
-        remote.list("rank-0").unwrap_err(),
-        remote.list("rank-0/below").unwrap_err(),
+        remote.list("rank-0/").unwrap_err(),
+        remote.list("rank-0/below/").unwrap_err(),
     ];
     for error in refused {
         assert_eq!(error.kind(), Failure::Permanent, "{error}");
@@ -178,4 +178,46 @@ fn odd_names_and_odd_places_are_refused() {
         let error = Remote::open(place, &Options::default()).unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
     }
+}
+
+#[test]
+fn a_place_that_was_removed_is_made_again_by_a_put() {
+    let scratch = Scratch::new();
+    let remote = remote(&scratch);
+    fs::remove_dir_all(scratch.path().join("remote")).unwrap();
+    assert!(remote.list("").unwrap().is_empty());
+    remote.delete("a/x").unwrap();
+    assert_eq!(remote.get("a/x").unwrap_err().kind(), Failure::Missing);
+    put(&remote, "a/x", b"x");
+    assert_eq!(remote.get("a/x").unwrap(), b"x");
+}
+
+#[test]
+fn a_folder_that_becomes_a_link_while_an_object_is_written_leads_nothing_elsewhere() {
+    /// A source that puts a link in place of the folder before it gives its bytes.
+    #[derive(Debug)]
+    struct Swaps(PathBuf, PathBuf);
+
+    impl Source for Swaps {
+        fn bytes(&self) -> u64 {
+            4
+        }
+
+        fn read(&self, _: u64, into: &mut [u8]) -> Result<(), TierError> {
+            fs::rename(&self.0, self.0.with_extension("moved")).unwrap();
+            std::os::unix::fs::symlink(&self.1, &self.0).unwrap();
+            into.fill(7);
+            Ok(())
+        }
+    }
+
+    let scratch = Scratch::new();
+    let remote = remote(&scratch);
+    put(&remote, "a/x", b"x");
+    let elsewhere = scratch.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let source = Swaps(scratch.path().join("remote/a"), elsewhere.clone());
+    let refused = remote.put("a/y", &source, None).unwrap_err().to_string();
+    assert!(refused.contains("it is a link"), "{refused}");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }

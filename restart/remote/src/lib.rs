@@ -12,7 +12,7 @@
 //! let remote = Remote::open(place, &Options::default())?;
 //! remote.put("rank-0/frame", &Parts::of(&[b"some ", b"bytes"]), None)?;
 //! assert_eq!(remote.get("rank-0/frame")?, b"some bytes");
-//! assert_eq!(remote.list("rank-0")?[0].bytes, 10);
+//! assert_eq!(remote.list("rank-0/")?[0].bytes, 10);
 //! remote.delete("rank-0/frame")?;
 //! # let _ = std::fs::remove_dir_all(path);
 //! # Ok::<(), unspool_remote::TierError>(())

@@ -41,8 +41,8 @@ pub(crate) trait Place: fmt::Debug + Send + Sync {
         take: &mut dyn FnMut(&[u8]) -> Result<(), TierError>,
     ) -> Result<(), TierError>;
 
-    /// The objects in a folder and in those below it, with their bytes.
-    fn list(&self, folder: &str) -> Result<Vec<(String, u64)>, TierError>;
+    /// The objects whose names begin so, with their bytes.
+    fn list(&self, begin: &str) -> Result<Vec<(String, u64)>, TierError>;
 
     /// Removes an object; fine when it is not there.
     fn delete(&self, name: &str) -> Result<(), TierError>;
@@ -196,20 +196,21 @@ impl Remote {
         if wanted == foot.bytes { self.check_sum(name, foot, &sum) } else { Ok(()) }
     }
 
-    /// The objects in a folder (`""`: all) and in those below it, by name. Those that are too short
-    /// to be ours are left out.
+    /// The objects whose names begin so (`""`: all; `folder/`: those in a folder), by name. Those
+    /// that are too short to be ours are left out. No other ones are looked at, whatever their
+    /// names are.
     ///
     /// # Errors
     /// When the place cannot be listed.
-    pub fn list(&self, folder: &str) -> Result<Vec<Entry>, TierError> {
-        if !folder.is_empty() {
-            names::check("list", folder)?;
+    pub fn list(&self, begin: &str) -> Result<Vec<Entry>, TierError> {
+        if !begin.is_empty() {
+            names::check("list", begin.strip_suffix('/').unwrap_or(begin))?;
         }
         let entry = |(name, size): (String, u64)| {
             let bytes = size.checked_sub(FOOT as u64)?;
             Some(Entry { name, bytes })
         };
-        let mut found: Vec<_> = self.place.list(folder)?.into_iter().filter_map(entry).collect();
+        let mut found: Vec<_> = self.place.list(begin)?.into_iter().filter_map(entry).collect();
         found.sort_unstable();
         Ok(found)
     }

@@ -14,11 +14,12 @@ use futures_util::stream::{FuturesOrdered, TryStreamExt};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, GetOptions, GetRange, ObjectStore, ObjectStoreExt, ObjectStoreScheme,
-    RetryConfig,
+    BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt,
+    ObjectStoreScheme, RetryConfig,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -39,9 +40,9 @@ pub(crate) const IN_FLIGHT: usize = 4;
 const MOST_LISTED: usize = 1 << 20;
 
 /// What is needed of the client of a store.
-pub(crate) trait Objects: ObjectStore + MultipartStore {}
+pub(crate) trait Objects: ObjectStore + MultipartStore + PaginatedListStore {}
 
-impl<T: ObjectStore + MultipartStore> Objects for T {}
+impl<T: ObjectStore + MultipartStore + PaginatedListStore> Objects for T {}
 
 /// A prefix in a bucket.
 pub(crate) struct Store {
@@ -127,6 +128,20 @@ impl Store {
         }
         Ok((bytes, size))
     }
+
+    /// The objects whose places in the bucket begin so, and some more than may be listed where
+    /// there are too many.
+    async fn listed(&self, begin: &str) -> object_store::Result<Vec<ObjectMeta>> {
+        let (mut found, mut options) = (Vec::new(), PaginatedListOptions::default());
+        loop {
+            let page = self.objects.list_paginated(Some(begin), options).await?;
+            found.extend(page.result.objects);
+            if page.page_token.is_none() || found.len() > MOST_LISTED {
+                return Ok(found);
+            }
+            options = PaginatedListOptions { page_token: page.page_token, ..Default::default() };
+        }
+    }
 }
 
 impl Place for Store {
@@ -181,13 +196,14 @@ impl Place for Store {
         }
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<(String, u64)>, TierError> {
-        let path = self.path(folder);
-        let listed = self.objects.list(Some(&path)).take(MOST_LISTED + 1);
-        let found: Vec<_> = self.wait("list", folder, listed.try_collect())?;
+    fn list(&self, begin: &str) -> Result<Vec<(String, u64)>, TierError> {
+        // Not the folder that holds them: a client cannot list one with an object such as `p//x`.
+        let root = self.root.as_ref();
+        let whole = if root.is_empty() { begin.to_owned() } else { format!("{root}/{begin}") };
+        let found = self.wait("list", begin, self.listed(&whole))?;
         if found.len() > MOST_LISTED {
             let reason = format!("the server lists more than {MOST_LISTED} objects");
-            return Err(TierError::new(Failure::Io, "list", self.locate(folder), reason));
+            return Err(TierError::new(Failure::Io, "list", self.locate(begin), reason));
         }
         let name = |path: &Path| {
             let words: Vec<_> = path.prefix_match(&self.root)?.collect();

@@ -40,7 +40,7 @@ impl RemoteTier {
         folder: &str,
         capacity: Option<u64>,
     ) -> Result<RemoteTier, TierError> {
-        let listed = remote.list(folder)?;
+        let listed = remote.list(&format!("{folder}/"))?;
         let frame = |entry: crate::Entry| {
             let number =
                 entry.name.strip_prefix(folder)?.strip_prefix('/')?.strip_prefix(PREFIX)?;

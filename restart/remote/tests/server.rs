@@ -50,7 +50,7 @@ fn objects_small_and_large_are_put_got_listed_and_deleted() {
         remote.list(folder).unwrap().into_iter().map(|one| (one.name, one.bytes)).collect()
     };
     let small = [("a/empty".to_owned(), 0), ("a/small".to_owned(), 5)];
-    assert_eq!(listed("a"), small);
+    assert_eq!(listed("a/"), small);
     assert_eq!(listed("").len(), 3);
     remote.delete("a/small").unwrap();
     remote.delete("a/small").unwrap();
@@ -326,5 +326,7 @@ fn what_keeps_a_place_from_being_listed_is_named() {
     assert_eq!(error.kind(), Failure::Permanent);
     let text = error.to_string();
     assert!(text.contains("p//x") && text.contains("Remove that object"), "{text}");
+    // It blocks no list of others.
     assert_eq!(remote.list("a").unwrap().len(), 1);
+    assert_eq!(remote.list("a/").unwrap().len(), 1);
 }
