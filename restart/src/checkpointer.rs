@@ -178,7 +178,7 @@ impl Checkpointer {
     /// checkpoints there, or there is no such rank; `Timeout` when ranks do not answer; the error
     /// of another rank.
     pub fn open<E: From<Error> + fmt::Display>(
-        settings: Settings,
+        mut settings: Settings,
         ranks: &dyn Ranks,
         wait: &Wait<'_>,
         make: impl FnOnce(Option<&Path>) -> Result<Arc<Spool>, E>,
@@ -187,7 +187,7 @@ impl Checkpointer {
         check_ranks(rank, size)?;
         let exchanges = Exchanges::default();
         let own = draw();
-        let opened = open_part(&settings, (rank, size, own), wait, make);
+        let opened = open_part(&mut settings, (rank, size, own), wait, make);
         let said = match &opened {
             Ok(opened) => opened.message(own),
             Err(error) => [&[1][..], error.to_string().as_bytes()].concat(),

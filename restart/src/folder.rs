@@ -155,14 +155,11 @@ impl Folder {
     /// # Errors
     /// `Io`, `Full`.
     pub(crate) fn note_place(&self, place: &str) -> Result<(), Error> {
-        let is_address = place.contains("://");
-        let whole = (!is_address).then(|| std::path::absolute(place).ok()).flatten();
-        let whole = whole.map_or(place.to_owned(), |path| path.to_string_lossy().into_owned());
-        if self.place()?.as_deref() == Some(&whole) {
+        if self.place()?.as_deref() == Some(place) {
             return Ok(());
         }
         let (part, path) = (self.path.join("remote.part"), self.path.join("remote"));
-        self.put(&part, &path, whole.as_bytes())
+        self.put(&part, &path, place.as_bytes())
     }
 
     /// The remote place that was written down.

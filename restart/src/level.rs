@@ -82,9 +82,7 @@ fn look(
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     if rank == 0 {
-        let whole = std::path::absolute(folder.path());
-        let own = whole.unwrap_or_else(|_| folder.path().to_owned());
-        let claim = Claim::take(shelf.remote(), run, &own.to_string_lossy())?;
+        let claim = Claim::take(shelf.remote(), run, &folder.path().to_string_lossy())?;
         shelf = shelf.claimed(claim);
     }
     let (parts, warnings) = shelf.parts()?;

@@ -680,3 +680,31 @@ fn copies_are_found_and_opened_from_outside() {
     let refused = crate::open_remote(&place, &other, &Wait::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Lost);
 }
+
+#[test]
+fn the_folder_of_a_run_is_refused_as_its_remote_place_and_not_made() {
+    let scratch = Scratch::new();
+    let place = scratch.path().join("run").to_string_lossy().into_owned();
+    let settings =
+        Settings { remote: Some(RemoteSettings::new(place)), ..settings(scratch.path(), 2) };
+    let told = open_as(settings, &Alone, None).unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Invalid);
+    assert!(told.message().contains("is the folder of the run itself"), "{told}");
+    assert!(scratch.names().is_empty());
+}
+
+#[test]
+fn objects_with_names_that_no_client_can_say_block_no_run() {
+    let (scratch, server) = (Scratch::new(), ObjectServer::start());
+    for name in ["bucket/run/p//x", "bucket/run//x", "bucket/run/../x", "bucket/run/x/./y"] {
+        server.change(|objects| assert!(objects.insert(name.into(), vec![1]).is_none()));
+    }
+    let c = opened(with_server(&scratch, &server), &Alone);
+    save_and_copy(&c, 1);
+    close(&c, &Alone);
+    lose_disk(&scratch);
+    let c = opened(with_server(&scratch, &server), &Alone);
+    assert_eq!(restore(&c, &Alone), Some(1));
+    close(&c, &Alone);
+    assert_eq!(server.objects().keys().filter(|name| name.contains("x")).count(), 4);
+}

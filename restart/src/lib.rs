@@ -65,6 +65,7 @@ mod names;
 mod pace;
 mod partner;
 mod parts;
+mod places;
 mod ranks;
 mod shelf;
 mod stage;

@@ -13,6 +13,7 @@ use crate::folder::{self, Folder};
 use crate::manifest::Manifest;
 use crate::names;
 use crate::parts::Parts;
+use crate::places;
 use crate::shelf::{Shelf, failed};
 
 /// One rank's part of a checkpoint, in its folder.
@@ -73,7 +74,7 @@ impl Listed {
 type All = (BTreeMap<(Part, u32), Vec<FoundPart>>, Vec<String>);
 
 fn all(path: &Path) -> Result<All, Error> {
-    let (mut parts, mut damaged): All = Default::default();
+    let (mut parts, mut damaged): All = (BTreeMap::new(), besides(path)?);
     for (rank, size) in rank_folders(path)? {
         let folder = path.join(names::rank_folder(rank, size));
         let found = folder::manifests(&folder, rank, size)?;
@@ -118,13 +119,34 @@ pub(crate) fn orphans<'a>(
     manifests.into_iter().filter(orphan).map(sentence).collect()
 }
 
-/// The folders of ranks, in order.
-fn rank_folders(path: &Path) -> Result<BTreeSet<(u32, u32)>, Error> {
-    let names = folder::entries(path).map_err(|cause| {
+/// What folders mean that `unspool copy` has made in the folder of a run, in sentences.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn besides(path: &Path) -> Result<Vec<String>, Error> {
+    let names = names_in(path)?.into_iter().filter(|name| name.starts_with(names::BESIDE));
+    let sentence = |name: String| {
+        let beside = path.join(name);
+        format!(
+            "{} is of `unspool copy`, which is at work or was interrupted: the next copy into this \
+             folder ends what it has begun.",
+            beside.display()
+        )
+    };
+    Ok(names.map(sentence).collect())
+}
+
+/// The names in the folder of a run.
+fn names_in(path: &Path) -> Result<Vec<String>, Error> {
+    folder::entries(path).map_err(|cause| {
         let message = format!("{} cannot be read: {cause}.", path.display());
         Error::new(ErrorKind::Io, message).caused_by(cause)
-    })?;
-    Ok(names.iter().filter_map(|name| names::parse_rank_folder(name)).collect())
+    })
+}
+
+/// The folders of ranks, in order.
+fn rank_folders(path: &Path) -> Result<BTreeSet<(u32, u32)>, Error> {
+    Ok(names_in(path)?.iter().filter_map(|name| names::parse_rank_folder(name)).collect())
 }
 
 /// The numbers of ranks, other than `size`, of runs that have parts in a folder.
@@ -183,7 +205,9 @@ pub(crate) fn listed(manifests: impl IntoIterator<Item = Manifest>) -> Vec<Liste
 /// # Errors
 /// `Unknown` when no such checkpoint counts, `Io`.
 pub fn find(path: &Path, step: Option<u64>) -> Result<Vec<FoundPart>, Error> {
-    let (parts, _) = all(path)?;
+    // The arrays of a part are opened later.
+    let path = places::absolute(path)?;
+    let (parts, _) = all(&path)?;
     complete(parts, step, &path.display().to_string())
 }
 

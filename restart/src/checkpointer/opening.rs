@@ -1,8 +1,10 @@
 //! The opening of a Checkpointer: what each rank opens of its own, and what all of them agree on.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
+use std::process;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use unspool::{DiskSettings, Error, ErrorKind, Spool, Wait};
 
@@ -14,6 +16,7 @@ use crate::listing;
 use crate::manifest::{Manifest, Run};
 use crate::partner::{self, Partner};
 use crate::parts::Parts;
+use crate::places;
 use crate::stage::Stage;
 
 /// The most ranks of a run. Every rank hears from all of them.
@@ -53,9 +56,23 @@ impl Opened {
 
 /// A random number of a run.
 pub(super) fn draw() -> Run {
-    // Every one of these has random keys.
-    let half = || u128::from(RandomState::new().build_hasher().finish());
+    // The keys are random, but a process that was forked has those of its parent.
+    let drawn = || RandomState::new().hash_one((process::id(), SystemTime::now()));
+    let half = || u128::from(drawn());
     Run(half() << 64 | half())
+}
+
+/// Has the settings say the paths that are meant now, whatever the working directory becomes.
+///
+/// # Errors
+/// `Io`, `Invalid`.
+fn settle(settings: &mut Settings) -> Result<(), Error> {
+    settings.path = places::absolute(&settings.path)?;
+    if let Some(remote) = &mut settings.remote {
+        remote.place = places::settled(&remote.place)?;
+        places::check_apart(&settings.path, &remote.place)?;
+    }
+    Ok(())
 }
 
 /// Refuses a rank that is none.
@@ -73,16 +90,17 @@ pub(super) fn check_ranks(rank: u32, size: u32) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-/// Opens this rank's part.
+/// Opens this rank's part. The paths of the settings are absolute afterwards.
 ///
 /// # Errors
 /// What `make` returned; those of the folder and of the remote place; `Interrupted`.
 pub(super) fn open_part<E: From<Error>>(
-    settings: &Settings,
+    settings: &mut Settings,
     (rank, size, run): (u32, u32, Run),
     wait: &Wait<'_>,
     make: impl FnOnce(Option<&Path>) -> Result<Arc<Spool>, E>,
 ) -> Result<Opened, E> {
+    settle(settings)?;
     // Nothing is made or removed before it is known that nobody else is at work here.
     let there = settings.path.is_dir();
     let others = there.then(|| listing::other_sizes(&settings.path, size)).transpose()?;
@@ -113,6 +131,9 @@ pub(super) fn open_part<E: From<Error>>(
     folder.remove_unfinished()?;
     let manifests = folder.manifests()?;
     let mut warnings: Vec<String> = manifests.damaged.iter().map(listing::sentence).collect();
+    if rank == 0 {
+        warnings.extend(listing::besides(&settings.path)?);
+    }
     let parts = parts_of(&manifests.whole, &data.versions()?, &folder, &mut warnings);
     let wait = Wait { timeout: Some(settings.timeout), interrupted: wait.interrupted, ..*wait };
     let open = |remote| level::open(remote, &folder, (rank, size, run), &wait);
