@@ -289,6 +289,22 @@ def saved_twice(ranks: Pipes, path: Path) -> None:
             checkpoints.save(step, u=np.full(500, step, np.uint64), more=np.zeros(100_000))
 
 
+def alone(_: Pipes, path: Path) -> None:
+    with opened(path, None) as checkpoints:
+        checkpoints.save(1, u=np.ones(3))
+
+
+def test_processes_that_were_forked_are_different_runs(tmp_path: Path) -> None:
+    # This process has drawn numbers by now, as its children would draw them.
+    with opened(tmp_path / "own", None) as checkpoints:
+        checkpoints.save(1, u=np.ones(3))
+    for name in ("one", "other"):
+        assert finish(start(1, alone, tmp_path / name)) == [0]
+    texts = [one.read_text() for one in tmp_path.glob("*/rank-0000-of-0001/step-1.manifest")]
+    runs = {line for text in texts for line in text.splitlines() if line.startswith("run ")}
+    assert len(texts) == len(runs) == 3, texts
+
+
 def test_a_step_that_one_rank_cannot_restore_is_refused_on_all(tmp_path: Path) -> None:
     assert finish(start(2, saved_twice, tmp_path / "run")) == [0, 0]
     frames = (tmp_path / "run" / "rank-0000-of-0002" / "data").glob("frame-*")

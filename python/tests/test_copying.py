@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +176,37 @@ def test_a_checkpoint_stays_until_its_replacement_is_whole(
     else:
         (beside,) = other.glob(".unspool-copy-*")
         assert str(beside) in said and counted(beside) == [5]
+
+
+def copy_and_die(_: Pipes, path: Path, other: Path, where: str) -> None:
+    write = _copying._write
+
+    def dies(target: Path, manifest: bytes) -> None:
+        if (target.parents[1] == other) == (where == "in place"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(target, manifest)
+
+    _copying._write = dies
+    cli.main(["copy", str(path), "5", str(other), "--force"])
+
+
+@pytest.mark.parametrize("where", ["beside", "in place"])
+def test_a_replacement_that_was_killed_is_finished_by_the_next_copy(
+    where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, other = tmp_path / "run", tmp_path / "other"
+    write(path)
+    write(other)
+    assert finish(start(1, copy_and_die, path, other, where)) == [-signal.SIGKILL]
+    assert counted(other) == ([1, 2, 3, 4] if where == "in place" else [1, 2, 3, 4, 5])
+    (beside,) = other.glob(".unspool-copy-*")
+    code, said = told(capsys, "ls", other)
+    assert code == 0 and str(beside) in said
+    with pytest.warns(RuntimeWarning, match="`unspool copy`"):
+        unspool.Checkpointer(other, on="cpu", signals=()).close()
+    assert told(capsys, "copy", path, "4", other, "--force")[0] == 0
+    assert counted(other) == [1, 2, 3, 4, 5] and restored(other) == 5
+    assert all(child.name.startswith("rank-") for child in other.iterdir())
 
 
 def test_a_damaged_checkpoint_replaces_nothing(

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -261,6 +262,37 @@ static void refusals(const char *path) {
     unspool_options_free(given);
 }
 
+/* Relative paths are those of the working directory at the opening. */
+static void moves(const char *path) {
+    const int64_t shape = 3;
+    double u[3] = {1, 2, 3};
+    const unspool_array state = {"u", u, UNSPOOL_FLOAT64, 1, &shape};
+    unspool_checkpointer *checkpointer = NULL;
+    unspool_options *given = options("60s");
+    unspool_parts *parts = NULL;
+    unspool_spool *part = NULL;
+    int64_t step = -1;
+    uint32_t ranks = 0;
+    CHECK(mkdir(path, 0700) == 0 && chdir(path) == 0 && mkdir("elsewhere", 0700) == 0);
+    OK(unspool_options_set(given, "remote", "run"));
+    CHECK(unspool_checkpointer_open("run", given, NULL, &checkpointer) == UNSPOOL_INVALID);
+    CHECK(strstr(unspool_last_error(), "the folder of the run itself") != NULL);
+    OK(unspool_options_set(given, "remote", "copies"));
+    OK(unspool_checkpointer_open("run", given, NULL, &checkpointer));
+    unspool_options_free(given);
+    CHECK(chdir("elsewhere") == 0);
+    OK(unspool_checkpointer_save(checkpointer, 1, &state, 1, NULL, NULL));
+    OK(unspool_checkpointer_close(checkpointer, 60));
+    unspool_checkpointer_free(checkpointer);
+    CHECK(access("run", F_OK) != 0 && access("copies", F_OK) != 0);
+    OK(unspool_parts_find("../run", &step, &ranks, &parts));
+    CHECK(step == 1 && ranks == 1 && chdir("..") == 0);
+    OK(unspool_parts_open(parts, 0, &part));
+    unspool_parts_free(parts);
+    unspool_free(part);
+    CHECK(access("copies/rank-0000-of-0001/step-1.manifest", F_OK) == 0);
+}
+
 /* Rank 2 opens and then does nothing more. */
 static void silent(const char *path, wires *mine) {
     unspool_checkpointer *checkpointer = NULL;
@@ -325,6 +357,8 @@ int main(int argc, char **argv) {
     char other[4096];
     snprintf(other, sizeof other, "%s-refused", argv[1]);
     refusals(other);
+    snprintf(other, sizeof other, "%s-moves", argv[1]);
+    moves(other);
     snprintf(other, sizeof other, "%s-silent", argv[1]);
     CHECK(in_processes(SILENT, SIZE, other) == SIZE);
     puts("ranks: all right");

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +25,9 @@ from .errors import Error, OptionError, StorageError
 
 __all__ = ["copy"]
 
+#: The beginning of the name of a folder with what is to replace a checkpoint.
+BESIDE = ".unspool-copy-"
+
 RUN, COPIES, HISTORY = "the folder of a run", "a place of copies", "a history"
 
 
@@ -31,7 +36,8 @@ def copy(options: argparse.Namespace, choose: Callable[[str, list[int]], list[in
 
     Arrays are read, their checksums compared, and saved anew without a codec. The parts of a
     checkpoint of a run count when all of their arrays are durable. What is replaced goes when what
-    replaces it is durable, in a folder beside it.
+    replaces it is durable, in a folder beside it, which the next copy takes it from where this one
+    is interrupted.
 
     Raises:
         OptionError: there is no such checkpoint, one is in the other folder already, or the other
@@ -39,6 +45,7 @@ def copy(options: argparse.Namespace, choose: Callable[[str, list[int]], list[in
         CorruptCheckpointError, LostCheckpointError, StorageError: one could not be read or written.
     """
     path, to = options.directory, _folder(options.to)
+    _finish(to)
     steps = choose(options.steps, steps_of(path))
     # An increment goes before what it builds on.
     parts = {step: parts_of(path, step) for step in sorted(steps, reverse=True)}
@@ -126,19 +133,57 @@ def _check_run(to: Path, ranks: set[int], replaced: list[int]) -> None:
 
 def _replace(parts: list[Part], step: int, to: Path) -> None:
     """Puts a checkpoint in place of another one, which stays until all of it is beside it."""
-    beside = to / f".unspool-copy-{os.getpid()}"
+    beside = Path(tempfile.mkdtemp(prefix=BESIDE, dir=to))
+    with _held(beside):
+        try:
+            _add(parts, beside)
+            whole = parts_of(beside, step)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+        _move(whole, beside, to)
+        shutil.rmtree(beside)
+
+
+def _move(parts: list[Part], beside: Path, to: Path) -> None:
     try:
-        beside.mkdir(mode=0o700)
-        _add(parts, beside)
-        whole = parts_of(beside, step)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
-    try:
-        _add(whole, to)
+        _add(parts, to)
     except Error as why:
-        raise StorageError(f"{why} The whole copy of step {step} is in {beside}.") from why
-    shutil.rmtree(beside)
+        text = f"The whole copy of step {parts[0].step} is in {beside}: the next copy moves it."
+        raise StorageError(f"{why} {text}") from why
+
+
+def _finish(to: Path) -> None:
+    """Ends what an interrupted copy has left: what is whole beside a checkpoint that was removed
+    for it takes its place, and everything else goes."""
+    for beside in sorted(to.glob(f"{BESIDE}*")):
+        with _held(beside) as is_free:
+            if not is_free:
+                continue
+            for step in _counting(beside) - _counting(to):
+                _move(parts_of(beside, step), beside, to)
+            shutil.rmtree(beside)
+
+
+def _counting(path: Path) -> set[int]:
+    listed = RestartCore.listed(path)[0] if holds_run(path) else []
+    return {one["step"] for one in listed if one["counts"]}
+
+
+@contextmanager
+def _held(beside: Path) -> Iterator[bool]:
+    """Keeps other processes off a folder beside checkpoints; whether none has it."""
+    descriptor = os.open(beside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_free = True
+    except OSError:
+        # It is held, or the file system has no locks.
+        is_free = False
+    try:
+        yield is_free
+    finally:
+        os.close(descriptor)
 
 
 def _add(parts: Iterable[Part], to: Path) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from .._files import AnyPath, absolute, same
+from .._files import AnyPath, absolute
 from .._trees import is_unicode
 from .._types import Disk
 from .._unspool import Spool
@@ -64,7 +64,8 @@ class Checkpointer:
     of the program. Other ranks are not asked then, and what went wrong is a `RuntimeWarning`.
 
     Its methods are called by one thread. With `ranks`, all ranks make the same calls in the same
-    order; no wait for another rank lasts longer than `timeout`, and the error names the rank.
+    order. A wait for another rank ends after `timeout`, and the error names the rank. To find out
+    which one it is takes up to 5 s more.
 
     Arguments:
         path: the folder of the run, on a file system that outlives the job. It is made when the one
@@ -92,7 +93,8 @@ class Checkpointer:
             `"auto"`.
         on_error: `"raise"` raises what went wrong after an earlier `save`; `"warn"` makes it a
             `RuntimeWarning`, and the run goes on.
-        timeout: the longest wait for the disk and for other ranks, in seconds.
+        timeout: the longest wait for the disk and for other ranks, in seconds. The ranks take up to
+            5 s more to find out which of them does not answer.
         remote: a place beyond the machine where checkpoints are copied to after they count, in the
             background: `"s3://bucket/prefix"`, `"gs://bucket/prefix"`, `"az://container/prefix"`,
             or another directory, such as one of a parallel file system. A restart takes the newest
@@ -150,8 +152,6 @@ class Checkpointer:
             raise OptionError(f'on_error={shown(on_error)}: write "raise" or "warn".')
         self._signals, self._path = Signals(signals), absolute(path, "path")
         place = None if remote is None else _place(remote)
-        if isinstance(place, Path) and same(place, self._path):
-            raise OptionError(f"remote={str(place)!r}: it is the folder of the run itself.")
         opened: list[Spool] = []
 
         def make(data: Path | None) -> Spool:
