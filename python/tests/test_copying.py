@@ -209,6 +209,41 @@ def test_a_replacement_that_was_killed_is_finished_by_the_next_copy(
     assert all(child.name.startswith("rank-") for child in other.iterdir())
 
 
+def saved(path: Path, value: float) -> None:
+    with unspool.Spool(on="cpu", disk=unspool.Disk(path, durable=True)) as spool:
+        for version in (1, 2):
+            spool.save(version, {"u": np.full(100_000, value * version)})
+        spool.flush()
+
+
+def replace_and_die(_: Pipes, path: Path, other: Path) -> None:
+    add = _copying._add
+
+    def dies(parts: Any, to: Path) -> None:
+        if to == other:
+            with unspool.Spool(on="cpu", disk=unspool.Disk(to, durable=True)) as spool:
+                spool.discard(2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        add(parts, to)
+
+    _copying._add = dies
+    cli.main(["copy", str(path), "2", str(other), "--force"])
+
+
+def test_a_version_that_was_being_replaced_comes_back_with_the_next_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, other = tmp_path / "history", tmp_path / "other"
+    saved(path, 1.0)
+    saved(other, 3.0)
+    assert finish(start(1, replace_and_die, path, other)) == [-signal.SIGKILL]
+    assert told(capsys, "copy", path, "1", other, "--force")[0] == 0
+    assert not list(other.glob(".unspool-copy-*"))
+    with unspool.Spool(on="cpu", disk=unspool.Disk(other, mode="r")) as spool:
+        assert spool.versions() == [1, 2]
+        assert all((spool.load(version)["u"] == version).all() for version in (1, 2))
+
+
 def test_a_damaged_checkpoint_replaces_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

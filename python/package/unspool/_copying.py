@@ -166,8 +166,7 @@ def _finish(to: Path) -> None:
 
 
 def _counting(path: Path) -> set[int]:
-    listed = RestartCore.listed(path)[0] if holds_run(path) else []
-    return {one["step"] for one in listed if one["counts"]}
+    return set() if _kind(path) is None else set(steps_of(path))
 
 
 @contextmanager
