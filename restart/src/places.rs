@@ -1,4 +1,4 @@
-//! Paths and addresses that programs give: what they mean now, and whether two of them are the same.
+//! Paths and addresses that programs give: what they mean now, and whether two are the same.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

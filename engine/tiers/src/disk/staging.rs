@@ -1,8 +1,8 @@
 //! Staging memory: aligned buffers for bytes that do not fit the medium's grid.
 //!
 //! A buffer is borrowed until its I/O has ended and never shared, so nothing is overwritten while
-//! the medium still reads it. There are at most `BUFFERS` of them, and fewer when the machine or the
-//! control group has little memory left: more concurrent calls wait.
+//! the medium still reads it. There are at most `BUFFERS` of them, and fewer when the machine or
+//! the control group has little memory left: more concurrent calls wait.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
