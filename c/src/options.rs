@@ -323,7 +323,7 @@ pub unsafe extern "C" fn unspool_options_new(options: *mut *mut UnspoolOptions) 
 /// | `codec.NAME` | the same for the arrays of this name |
 /// | `discard_after_restore` | whether a checkpoint goes after its last expected restore |
 /// | `learn` | whether restores are announced from what earlier iterations restored |
-/// | `timeout` | the longest that one call waits, such as `30s`: 300 s; ranks: 11 s more |
+/// | `timeout` | the longest that one call waits, such as `30s`: 300 s; ranks add up to 11 s |
 /// | `verify` | whether checksums of what comes from the disk are compared: `true` |
 /// | `trace` | whether what happens is kept for `unspool_write_trace` |
 ///
