@@ -242,11 +242,12 @@ fn an_opening_that_is_refused_touches_nothing() {
         let told = open_as(settings, &Alone, None).unwrap_err();
         assert!(told.message().contains("in use"), "{told}");
     }
-    let told = open_part::<Error>(&c.settings, (1, 2, Run(7)), &Wait::default(), |_| {
-        panic!("not asked for")
-    })
-    .err()
-    .unwrap();
+    let told =
+        open_part::<Error>(&mut c.settings.clone(), (1, 2, Run(7)), &Wait::default(), |_| {
+            panic!("not asked for")
+        })
+        .err()
+        .unwrap();
     assert_eq!(told.kind(), ErrorKind::Invalid);
     listing::remove(&scratch.path().join("run"), 0, 1, 7).unwrap();
     listing::remove_copies(&scratch.path().join("run"), 0, 1, 7).unwrap();
