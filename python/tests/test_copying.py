@@ -203,7 +203,7 @@ def test_a_replacement_that_was_killed_is_finished_by_the_next_copy(
     code, said = told(capsys, "ls", other)
     assert code == 0 and str(beside) in said
     with pytest.warns(RuntimeWarning, match="`unspool copy`"):
-        unspool.Checkpointer(other, on="cpu", signals=()).close()
+        unspool.Checkpointer(other, keep=9, on="cpu", signals=()).close()
     assert told(capsys, "copy", path, "4", other, "--force")[0] == 0
     assert counted(other) == [1, 2, 3, 4, 5] and restored(other) == 5
     assert all(child.name.startswith("rank-") for child in other.iterdir())
