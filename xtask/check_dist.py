@@ -1,8 +1,8 @@
 """Checks the files of a release, wheels and sources: `python xtask/check_dist.py FILE...`.
 
 A wheel has to be one that clusters can install (glibc 2.28), for every Python from 3.11 on, and as
-large as PyPI and its users expect. Both kinds carry the licence and the long description, and a
-source distribution everything that cargo needs.
+large as PyPI and its users expect. Both kinds carry the licence, the licences of the crates that
+are linked in, and the long description; a source distribution everything that cargo needs.
 """
 
 import re
@@ -15,9 +15,12 @@ import zipfile
 from email.parser import Parser
 from pathlib import Path
 
+import notices
+
 TAG = re.compile(r"-cp311-abi3-(manylinux_2_28_(?:x86_64|aarch64))\.whl$")
 # Kernels take 14.5 MB of it, our code 4.4, and the client of object stores 2.3.
 MOST_BYTES = 22 << 20
+NOTICES = "THIRD-PARTY.txt"
 
 
 def main(files):
@@ -46,6 +49,8 @@ def wheel(file):
         about = next(name for name in names if name.endswith(".dist-info/METADATA"))
         folder = about.removesuffix("METADATA")
         yield from described(archive.read(about).decode(), names, f"{folder}licenses/")
+        if f"{folder}licenses/{NOTICES}" in names:
+            yield from noticed(archive.read(f"{folder}licenses/{NOTICES}").decode())
     if f'"{tag.group(1)}"' not in said("auditwheel", "show", file):
         yield f"it is not consistent with {tag.group(1)}: `auditwheel show` says why"
     if subprocess.run([tool("abi3audit"), "--strict", file], capture_output=True).returncode:
@@ -59,6 +64,8 @@ def sources(file):
         root = next(Path(folder).iterdir())
         names = {path.relative_to(root).as_posix() for path in root.rglob("*")}
         yield from described((root / "PKG-INFO").read_text(encoding="utf-8"), names, "")
+        if NOTICES in names:
+            yield from noticed((root / NOTICES).read_text(encoding="utf-8"))
         # Not with --locked: the lock also has what only crates that are left out need.
         locked = packages(root / "Cargo.lock")
         command = ["cargo", "metadata", "--format-version=1"]
@@ -81,8 +88,15 @@ def described(metadata, names, licenses):
     if len(fields.get_payload()) < 500:
         yield "no long description: set `readme` in pyproject.toml"
     files = fields.get_all("License-File") or []
-    if not files or any(f"{licenses}{name}" not in names for name in files):
-        yield "no licence: set `license-files` in pyproject.toml"
+    for name in ["LICENSE", NOTICES]:
+        if name not in files or f"{licenses}{name}" not in names:
+            yield f"no {name}: `license-files` in pyproject.toml names it, and `make` writes it"
+
+
+def noticed(text):
+    """What is wrong with the licences of the crates that are linked in."""
+    if text != notices.text(["unspool-python"]):
+        yield f"{NOTICES} is not that of the lock: `make wheels` or `make sdist` writes it anew"
 
 
 def said(name, *arguments):
