@@ -216,7 +216,7 @@ fmt: need-rust $(VENV)/.tools ## format all sources
 	$(BIN)/ruff check --fix-only
 
 clean: ## remove everything that was built or written here
-	rm -rf $(VENV) dist site demo-output results-output .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(NOTICES) dist site demo-output results-output .pytest_cache .ruff_cache .hypothesis
 	$(CARGO) clean
 
 need-rust:

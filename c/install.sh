@@ -13,9 +13,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$here/..
 veloc=$root/packages/veloc
 
-case $2 in /*) ;; *) fail "PREFIX=$2: give an absolute path, such as $PWD/$2" ;; esac
+case $2 in
+    /*) ;;
+    *) fail "PREFIX=$2: give an absolute path, such as $PWD/$2" ;;
+esac
 libdir=${libdir#"$prefix"/}
-case /$libdir/ in //* | */../*) fail "LIBDIR=$3: give a folder below PREFIX=$2, such as lib64" ;; esac
+case /$libdir/ in
+    //* | */../*) fail "LIBDIR=$3: give a folder below PREFIX=$2, such as lib64" ;;
+esac
 up=$(echo "$libdir" | sed 's|[^/][^/]*|..|g')
 to=${DESTDIR:-}$prefix
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")
@@ -69,16 +74,17 @@ c_library() {
     named "libunspool.so.$abi" "$libdir/libunspool.so"
     put 644 "$built/libunspool_c.a" "$libdir/libunspool.a"
     filled "$here/unspool.pc.in" "$libdir/pkgconfig/unspool.pc" "$version"
-    filled "$here/cmake/unspool-config.cmake.in" "$libdir/cmake/unspool/unspool-config.cmake" "$version"
-    filled "$here/cmake/version.cmake.in" \
-        "$libdir/cmake/unspool/unspool-config-version.cmake" "$version"
+    cmake=$libdir/cmake/unspool
+    filled "$here/cmake/unspool-config.cmake.in" "$cmake/unspool-config.cmake" "$version"
+    filled "$here/cmake/version.cmake.in" "$cmake/unspool-config-version.cmake" "$version"
 }
 
 velocs_interface() {
     filled "$veloc/veloc-client.pc.in" "$libdir/pkgconfig/veloc-client.pc" "$version"
     # Where VELOC has them.
-    filled "$veloc/velocConfig.cmake.in" share/veloc/cmake/velocConfig.cmake "$veloc_version"
-    filled "$here/cmake/version.cmake.in" share/veloc/cmake/velocConfigVersion.cmake "$veloc_version"
+    cmake=share/veloc/cmake
+    filled "$veloc/velocConfig.cmake.in" "$cmake/velocConfig.cmake" "$veloc_version"
+    filled "$here/cmake/version.cmake.in" "$cmake/velocConfigVersion.cmake" "$veloc_version"
     put 755 "$built/libveloc_client.so" "$libdir/libveloc-client.so"
     put 644 "$veloc/include/veloc/defs.h" include/veloc/defs.h
     put 644 "$veloc/include/veloc.h" include/veloc.h

@@ -14,7 +14,9 @@ pub(crate) fn library(file: &str, named: Option<&Path>) -> Result<PathBuf, Strin
     let beside = own.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
     let places = match named {
         Some(named) => vec![named.to_owned()],
-        None => ["", "deps", "../libexec/unspool"].map(|folder| beside.join(folder).join(file)).to_vec(),
+        None => {
+            ["", "deps", "../libexec/unspool"].map(|folder| beside.join(folder).join(file)).to_vec()
+        }
     };
     let found = places.iter().find_map(|place| place.canonicalize().ok()).ok_or_else(|| {
         let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();

@@ -103,6 +103,20 @@ fn number(line: &str, word: &str) -> f64 {
 }
 
 #[test]
+fn an_installed_command_finds_its_library_beside_bin() {
+    let Some(bench) = Bench::empty("cc") else { return };
+    let (bin, libexec) =
+        (bench.folder.path().join("bin"), bench.folder.path().join("libexec/unspool"));
+    fs::create_dir(&bin).unwrap();
+    fs::create_dir_all(&libexec).unwrap();
+    fs::copy(COMMAND, bin.join("unspool-paging")).unwrap();
+    fs::copy(library(), libexec.join("libunspool_pager.so")).unwrap();
+    let mut command = Command::new(bin.join("unspool-paging"));
+    command.args(["run", "--resident", "25%", "--", "true"]);
+    succeeded(command);
+}
+
+#[test]
 fn a_stencil_with_a_quarter_in_memory_writes_what_it_always_writes() {
     let Some(bench) = Bench::new("stencil.c") else { return };
     let told = bench.same("--match 4MiB --resident 25% --stats", &[]);
