@@ -24,7 +24,7 @@ use crate::runtime::stack::check_writable;
 use crate::runtime::state::State;
 use crate::runtime::timeline::write_chrome;
 use crate::runtime::waiting::{Asked, Until};
-use crate::save::{Checkpoint, SaveTicket};
+use crate::save::{Checkpoint, Prepared, SaveTicket};
 use crate::settings::Settings;
 use crate::wait::Wait;
 use crate::{durability, recover};
@@ -115,7 +115,7 @@ impl Spool {
     ) -> Result<SaveTicket, Error> {
         memory::check_for_save(&self.shared)?;
         check_writable(&self.shared().settings, version, "saved")?;
-        crate::save::save_as(self.shared(), version, regions, codecs, wait)
+        crate::save::save(self.shared(), version, regions, codecs, wait)
     }
 
     /// The codecs of the settings.
@@ -179,7 +179,7 @@ impl Spool {
         self.shared().check_process()?;
         memory::check_for_save(&self.shared)?;
         check_writable(&self.shared().settings, version, "saved")?;
-        Ok(Checkpoint::of(Arc::new(self.shared().prepare(version, regions, codecs)?)))
+        Ok(Checkpoint::of(Arc::new(Prepared::of(self.shared(), version, regions, codecs)?)))
     }
 
     /// Saves several checkpoints, in their order: arrays of a GPU are encoded by one launch where

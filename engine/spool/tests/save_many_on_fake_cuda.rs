@@ -5,7 +5,7 @@ mod application;
 
 use std::time::Duration;
 
-use application::{Application, LIMIT, Outcome, array_of, every_other, floats, wait};
+use application::{Application, History, LIMIT, Outcome, array_of, every_other, floats, wait};
 use unspool::gpu::{DeviceArray, Stream};
 use unspool::{Checkpoint, Codecs, ErrorKind, Settings, Spec, Spool};
 use unspool_cuda::copy;
@@ -65,6 +65,44 @@ fn small_checkpoints_are_copied_by_one_launch_with_one_fence() {
     }
     check(&spool, &application, 0..100);
     spool.close().unwrap();
+}
+
+#[test]
+fn a_single_save_is_a_batch_of_one() {
+    const CALLS: [&str; 5] = [
+        "cuLaunchKernel",
+        "cuMemcpyDtoDAsync_v2",
+        "cuEventCreate",
+        "cuEventRecord",
+        "cuStreamWaitEvent",
+    ];
+    let fake = Fake::start();
+    let application = Application::with(values).unwrap();
+    for codec in [Spec::Raw, Spec::Lossless] {
+        let spool = application::open(Codecs::all(codec), |_| ()).unwrap();
+        let memory = application.prepared(0..6).unwrap();
+        let arrays: Vec<_> = memory.iter().map(array_of).collect();
+        let mut made = Vec::new();
+        for version in 0..6 {
+            let one = [(0, &arrays[version as usize], &application.stream)];
+            let before = CALLS.map(|name| fake.calls(name));
+            if version % 2 == 0 {
+                spool.put(version, vec![floats("u", LEN)], &one).unwrap();
+            } else {
+                let arrays = &arrays[version as usize..];
+                let mut batch =
+                    checkpoints(&spool, &[&application.stream], version..version + 1, arrays);
+                spool.save_many(&mut batch, &wait()).unwrap();
+            }
+            made.push([0, 1, 2, 3, 4].map(|i| fake.calls(CALLS[i]) - before[i]));
+            spool.achieved(version).unwrap();
+        }
+        // The first two load kernels and make events that are used again.
+        assert_eq!(made[2..4], made[4..], "{codec:?}");
+        assert_eq!(made[4], made[5], "{codec:?}");
+        check(&spool, &application, 0..6);
+        spool.close().unwrap();
+    }
 }
 
 #[test]

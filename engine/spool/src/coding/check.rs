@@ -5,6 +5,7 @@
 
 use unspool_codec::{Bound, Dtype, NvComp, Spec, Zfp};
 
+use super::plan::Planned;
 use crate::error::{Error, ErrorKind};
 
 /// How far the root mean square of many errors may be above a target: 1 %, or 0.09 dB.
@@ -15,20 +16,28 @@ const SIX_SIGMA: f64 = 6.0 * 0.447;
 
 /// What does not hold.
 #[derive(Clone, Debug)]
-pub(crate) enum Violation {
+enum Violation {
     /// A value that is too far from the one that was given, or not the same.
     Value { index: usize, value: f64, decoded: f64, bound: String },
     /// The values as a whole.
     Whole { what: &'static str, achieved: f64, target: f64 },
 }
 
-/// Compares `values` with what came back as `decoded`, as `codec` promises.
-pub(crate) fn compare(
-    dtype: &Dtype,
-    codec: &Spec,
+/// Compares the `values` of a region with what came back as `decoded`.
+///
+/// # Errors
+/// `BoundViolated` when its codec does not keep what it promises: nothing was saved.
+pub(crate) fn check(
+    version: i64,
+    region: &Planned,
     values: &[u8],
     decoded: &[u8],
-) -> Option<Violation> {
+) -> Result<(), Error> {
+    let found = compare(&region.spec.dtype, &region.codec, values, decoded);
+    found.map_or(Ok(()), |found| Err(violated(version, &region.spec.name, &found)))
+}
+
+fn compare(dtype: &Dtype, codec: &Spec, values: &[u8], decoded: &[u8]) -> Option<Violation> {
     let kind = Kind::of(dtype);
     let promise = promise(codec, kind, values)?;
     let width = kind.width();
@@ -47,8 +56,7 @@ pub(crate) fn compare(
     }
 }
 
-/// The error for a violation: nothing was saved.
-pub(crate) fn violated(version: i64, region: &str, violation: &Violation) -> Error {
+fn violated(version: i64, region: &str, violation: &Violation) -> Error {
     let what = match violation {
         Violation::Value { index, value, decoded, bound } => format!(
             "value {index} is {value:e} and comes back as {decoded:e}, which {bound} does not allow"

@@ -162,11 +162,6 @@ impl Encoded {
         }
     }
 
-    /// Puts back what a GPU did not take.
-    pub(crate) fn put_back(&mut self, gpu: &Gpu, sources: Sources) {
-        self.encoder = Encoder::Gathering(gpu.clone(), sources);
-    }
-
     /// Adds the values of region `index`, which are on `gpu`.
     pub(crate) fn gather(&mut self, gpu: &Gpu, index: usize, source: Source) {
         match &mut self.encoder {
@@ -216,9 +211,11 @@ impl Encoded {
         self.session.most()
     }
 
-    /// A GPU has made `result` of it, which is in the room.
-    pub(crate) fn set_made(&mut self, result: CheckpointResult) {
+    /// A GPU has made `result` of it, which is in the room. Gives the values that it read.
+    pub(crate) fn set_made(&mut self, result: CheckpointResult) -> Sources {
+        let read = self.take_gathered();
         self.encoder = Encoder::Made(result);
+        read.map(|(_, sources)| sources).unwrap_or_default()
     }
 
     /// Decodes region `index` out of `payload`, which a GPU has made, and compares it with

@@ -9,25 +9,29 @@
 use std::fmt;
 use std::time::Duration;
 
-use unspool_core::CheckpointId;
+use unspool_core::{CheckpointId, RequestId};
 use unspool_cuda::{DeviceError, DeviceSpan, Stream};
 use unspool_gpu_codec::{
     After, CheckpointResult, DecodeStatus, EncodeError, GpuCodecs, GpuLayout, JobResult,
-    PendingParts, Request, Values,
+    PendingParts, Request,
 };
 use unspool_tiers::{TierError, WriteGuard};
 
+use super::encoded::Encoded;
+use super::sources::Predecessor;
+
 /// A checkpoint to be encoded.
 #[derive(Debug)]
-pub(crate) struct Member<'a> {
+pub(crate) struct Member {
     /// Its room.
     pub(crate) guard: WriteGuard,
     /// Where that begins in its arena.
     pub(crate) offset: u64,
-    /// Its regions; at least one.
-    pub(crate) values: Vec<Values>,
-    /// What it begins after.
-    pub(crate) after: After<'a>,
+    pub(crate) request: RequestId,
+    /// Its values, all of which are on the device.
+    pub(crate) encoded: Box<Encoded>,
+    /// What it may begin after.
+    pub(crate) after: Option<Predecessor>,
 }
 
 /// A checkpoint that a device encodes into its arena. See the module.
@@ -37,6 +41,7 @@ pub(crate) struct Encoding {
     parts: PendingParts,
     /// The place of the first byte of the guard in the arena.
     offset: u64,
+    pub(crate) encoded: Box<Encoded>,
 }
 
 /// Where an encoded checkpoint lies in its arena.
@@ -48,46 +53,23 @@ pub(crate) struct Placed {
     pub(crate) result: CheckpointResult,
 }
 
-type Refused<T> = Box<(T, DeviceError)>;
-
 impl Encoding {
-    /// Enqueues the encoders of one checkpoint on `stream`, on which its values are ready.
+    /// Enqueues the encoders of `members` on `stream`, on which their values are ready: neighbours
+    /// that one codec takes are encoded by one call of it. The results are in their order.
     ///
     /// # Errors
-    /// When it cannot be enqueued: the guard comes back, and nothing is on its way, or it refuses
-    /// to be filled in another way.
+    /// When one of them cannot be enqueued: all members come back, and nothing is on its way, or
+    /// their rooms refuse to be filled in another way.
     pub(crate) fn begin(
         codecs: &GpuCodecs,
         stream: &Stream,
-        member: Member<'_>,
-    ) -> Result<Encoding, Refused<WriteGuard>> {
-        match Encoding::begin_all(codecs, stream, vec![member]) {
-            Ok(mut all) => Ok(all.pop().unwrap_or_else(|| unreachable!("there is one for each"))),
-            Err(refused) => {
-                let (mut guards, cause) = *refused;
-                let guard = guards.pop().unwrap_or_else(|| unreachable!("there is one for each"));
-                Err(Box::new((guard, cause)))
-            }
-        }
-    }
-
-    /// As [`begin`](Self::begin), for several checkpoints: neighbours that one codec takes are
-    /// encoded by one call of it. The results are in the order of the members.
-    ///
-    /// # Errors
-    /// When one of them cannot be enqueued: all guards come back, and nothing is on its way, or
-    /// they refuse to be filled in another way.
-    pub(crate) fn begin_all(
-        codecs: &GpuCodecs,
-        stream: &Stream,
-        members: Vec<Member<'_>>,
-    ) -> Result<Vec<Encoding>, Refused<Vec<WriteGuard>>> {
+        mut members: Vec<Member>,
+    ) -> Result<Vec<Encoding>, Box<(Vec<Member>, DeviceError)>> {
         match enqueue(codecs, stream, &members) {
             Ok(all) => Ok(members.into_iter().zip(all).map(begun).collect()),
             Err(error) => {
-                let mut guards: Vec<_> = members.into_iter().map(|member| member.guard).collect();
-                end(stream, &mut guards, &error);
-                Err(Box::new((guards, error)))
+                end(stream, &mut members, &error);
+                Err(Box::new((members, error)))
             }
         }
     }
@@ -158,31 +140,53 @@ impl fmt::Debug for Encoding {
 }
 
 /// Waits for what was launched before `error`, as the rooms are then filled in another way.
-fn end(stream: &Stream, guards: &mut [WriteGuard], error: &DeviceError) {
-    let limit = guards.first().and_then(|guard| guard.gpu()).map(|gpu| gpu.limit());
+fn end(stream: &Stream, members: &mut [Member], error: &DeviceError) {
+    let limit = members.first().and_then(|one| one.guard.gpu()).map(|gpu| gpu.limit());
     if error.leaves_work() && limit.is_none_or(|limit| stream.drain(limit).is_err()) {
-        guards.iter_mut().for_each(|guard| guard.lose(error));
+        members.iter_mut().for_each(|one| one.guard.lose(error));
     }
 }
 
-fn begun((member, parts): (Member<'_>, PendingParts)) -> Encoding {
-    let Member { mut guard, offset, .. } = member;
+fn begun((member, parts): (Member, PendingParts)) -> Encoding {
+    let Member { mut guard, offset, encoded, .. } = member;
     guard.leave_fence(parts.fence().clone());
-    Encoding { guard, parts, offset }
+    Encoding { guard, parts, offset, encoded }
 }
 
 fn enqueue(
     codecs: &GpuCodecs,
     stream: &Stream,
-    members: &[Member<'_>],
+    members: &[Member],
 ) -> Result<Vec<PendingParts>, DeviceError> {
-    let mut requests = Vec::with_capacity(members.len());
-    for Member { guard, values, after, .. } in members {
-        let Some(room) = guard.device() else {
-            unreachable!("a device encodes into the arena of a device")
-        };
-        guard.order(stream)?;
-        requests.push(Request { values, room: room.clone(), after: *after });
+    let mut values = Vec::with_capacity(members.iter().map(|one| one.encoded.regions()).sum());
+    for one in members {
+        one.encoded.values(stream, one.room(), &mut values)?;
+    }
+    let (mut requests, mut left) = (Vec::with_capacity(members.len()), &values[..]);
+    let mut before = None;
+    for one in members {
+        one.guard.order(stream)?;
+        let (values, rest) = left.split_at(one.encoded.regions());
+        requests.push(Request { values, room: one.room().clone(), after: one.after(before) });
+        (left, before) = (rest, Some(one.request));
     }
     codecs.encode(stream, &requests)
+}
+
+impl Member {
+    fn room(&self) -> &DeviceSpan {
+        let room = self.guard.device();
+        room.unwrap_or_else(|| unreachable!("a device encodes into the arena of a device"))
+    }
+
+    /// Where it begins; `before` is the member before it.
+    fn after(&self, before: Option<RequestId>) -> After<'_> {
+        let Some(Predecessor { end, request, alignment }) = &self.after else {
+            return After::Nothing;
+        };
+        if before == Some(*request) {
+            return After::Before(*alignment);
+        }
+        end.get().map_or(After::Nothing, |last| After::Earlier(last, *alignment))
+    }
 }

@@ -2,7 +2,7 @@
 //! way into a tier, its decoder on the way out, and what is known of the error.
 
 mod automatic;
-pub(crate) mod check;
+mod check;
 mod codecs;
 mod decoding;
 mod encoded;
@@ -17,6 +17,7 @@ mod timing;
 
 pub use automatic::AutoStats;
 pub(crate) use automatic::{Experience, LEARNED, Picked};
+pub(crate) use check::check;
 pub use codecs::Codecs;
 pub(crate) use decoding::{Decoding, Decodings, kind_of};
 pub(crate) use encoded::{Encoded, Sealed, codings};
@@ -26,7 +27,7 @@ pub use figures::{CodecStats, LaunchStats, RegionCoding};
 pub(crate) use plan::{EncodingPlan, Planned};
 pub(crate) use room::Room;
 pub(crate) use sources::{
-    Given, Launched, Predecessor, Source, Sources, check_formats, gather, not_encoded, values,
+    Given, Launched, Predecessor, Source, Sources, check_formats, gather, not_encoded,
 };
 pub(crate) use through::through;
 pub(crate) use timing::{Reading, Watched};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use unspool_codec::{Achieved, EncodedStream, Head, REGION_ALIGNMENT, Spec};
 use unspool_transfer::{Buffer, Pool};
 
-use super::check;
+use super::check::check;
 use super::plan::{EncodingPlan, Planned, unfit};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::staged;
@@ -176,10 +176,7 @@ impl Session {
             );
             Error::new(ErrorKind::BoundViolated, message).caused_by(cause)
         })?;
-        match check::compare(&region.spec.dtype, &region.codec, values, &decoded) {
-            None => Ok(()),
-            Some(found) => Err(check::violated(self.plan.version, &region.spec.name, &found)),
-        }
+        check(self.plan.version, region, values, &decoded)
     }
 
     /// Bytes of the payload so far.

@@ -127,6 +127,32 @@ impl Encoded {
         Ok(())
     }
 
+    /// Adds what an encoder reads to `to`: the values of every region. `stream` waits for the copies
+    /// that were made aside.
+    ///
+    /// # Errors
+    /// When CUDA refuses.
+    pub(crate) fn values(
+        &self,
+        stream: &Stream,
+        nothing: &DeviceSpan,
+        to: &mut Vec<Values>,
+    ) -> Result<(), DeviceError> {
+        let given = self.gathered().map_or(&[][..], |(_, sources)| &sources.given);
+        for (index, region) in self.plan().regions.iter().enumerate() {
+            let layout = region.layout.clone().unwrap_or(GpuLayout::Raw { bytes: region.bytes });
+            let source = given.get(index).and_then(Option::as_ref);
+            if let Some((_, fence)) = source.and_then(|source| source.aside.as_ref()) {
+                stream.wait_for(fence)?;
+            }
+            // A region without bytes was not given.
+            let empty = || nothing.slice(0, 0);
+            let span = source.map_or_else(empty, |source| Ok(source.span.clone()))?;
+            to.push(Values { span, layout });
+        }
+        Ok(())
+    }
+
     /// Brings the values that were set aside to the host, each within `limit`: it encodes them from
     /// now on.
     ///
@@ -162,28 +188,6 @@ pub(crate) fn gather(
     array.gather(gpu.strided(), stream, &lent.span())?;
     let ready = gpu.device().fence(stream)?;
     Ok(Source::copied(lent, ready))
-}
-
-/// What an encoder reads: the values of every region. `stream` waits for the copies that were made
-/// aside.
-pub(crate) fn values(
-    encoded: &Encoded,
-    stream: &Stream,
-    sources: &Sources,
-    nothing: &DeviceSpan,
-) -> Result<Vec<Values>, DeviceError> {
-    let mut values = Vec::with_capacity(encoded.regions());
-    for (index, region) in encoded.plan().regions.iter().enumerate() {
-        let layout = region.layout.clone().unwrap_or(GpuLayout::Raw { bytes: region.bytes });
-        let source = sources.given.get(index).and_then(Option::as_ref);
-        if let Some((_, fence)) = source.and_then(|source| source.aside.as_ref()) {
-            stream.wait_for(fence)?;
-        }
-        // A region without bytes was not given.
-        let span = source.map_or_else(|| nothing.slice(0, 0), |source| Ok(source.span.clone()))?;
-        values.push(Values { span, layout });
-    }
-    Ok(values)
 }
 
 /// The error of a checkpoint that a GPU could not encode, for the call after it.

@@ -10,17 +10,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use unspool_core::{CheckpointId, Event, Kept, Place, RequestId, Version};
+use unspool_core::{Event, Kept, Place, RequestId, Version};
 use unspool_cuda::{DeviceError, Poll, Punctual};
 use unspool_gpu_codec::{EncodeError, PendingParts};
 use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 
-use crate::coding::{Encoded, Encoding, Launched, Placed, Predecessor, not_encoded};
+use crate::coding::{Encoding, Placed, Predecessor, not_encoded};
 use crate::error::{Error, ErrorKind};
 use crate::runtime::deferred::{self, Unsaved};
 use crate::runtime::memory::has_room_for_thread;
 use crate::runtime::shared::Shared;
-use crate::runtime::state::State;
+use crate::runtime::state::{Grant, State};
 
 /// The longest nap while there is nothing to look at.
 const IDLE: Duration = Duration::from_millis(100);
@@ -42,15 +42,7 @@ pub(crate) type EncodeOutcome = Result<Placed, EncodeError>;
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) encoding: Encoding,
-    pub(crate) encoded: Box<Encoded>,
-    /// Its end on the device.
-    pub(crate) launched: Launched,
-    pub(crate) request: RequestId,
-    pub(crate) checkpoint: CheckpointId,
-    pub(crate) place: Place,
-    /// Bytes of its room.
-    pub(crate) most: u64,
-    pub(crate) version: i64,
+    pub(crate) grant: Grant,
     /// Its ticket was dropped: nothing is saved, and only its memory is waited for.
     pub(crate) is_abandoned: bool,
 }
@@ -71,11 +63,11 @@ pub(crate) trait Queued {
 
 impl Queued for InFlight {
     fn request(&self) -> RequestId {
-        self.request
+        self.grant.request
     }
 
     fn version(&self) -> Option<i64> {
-        (!self.is_abandoned).then_some(self.version)
+        (!self.is_abandoned).then_some(self.grant.version())
     }
 }
 
@@ -118,15 +110,10 @@ impl<S: Queued> Completions<S> {
 }
 
 impl Completions {
-    /// The save in `place.tier` whose room of whole units ends at `place`, if it is still pending.
-    fn before(&self, place: Place, alignment: u64) -> Option<Predecessor> {
+    /// The pending save whose room ends where `place` begins.
+    pub(crate) fn before(&self, place: Place, alignment: u64) -> Option<Predecessor> {
         let queue = lock(&self.queue);
-        let end = |save: &InFlight| save.place.offset + save.most.next_multiple_of(alignment);
-        let is_before =
-            |save: &&InFlight| save.place.tier == place.tier && end(save) == place.offset;
-        let found = queue.saves.iter().rev().find(is_before)?;
-        let (end, request) = (Arc::clone(&found.launched), found.request);
-        Some(Predecessor { end, request, alignment })
+        queue.saves.iter().rev().find_map(|save| save.grant.before(place, alignment))
     }
 
     /// Takes out the first save, if it has a result or is known to have `failed`.
@@ -180,13 +167,6 @@ impl Completions {
 }
 
 impl Shared {
-    /// What the checkpoint that was just granted `place` comes after on the GPU. `state` is the
-    /// lock under which it was granted: what is pending now has not been reported.
-    pub(crate) fn earlier_save(&self, state: &State, place: Place) -> Option<Predecessor> {
-        let tier = &state.driver.core().config().tiers[usize::from(place.tier.0)];
-        self.completions.before(place, tier.alignment)
-    }
-
     /// Takes over a save whose call returns while a GPU encodes it.
     ///
     /// # Errors
@@ -202,12 +182,11 @@ impl Shared {
             let thread = thread::Builder::new().name("unspool-complete".to_owned());
             queue.thread = thread.spawn(move || run(&completions, &shared)).ok();
         }
-        let (request, version) = (save.request, Version(save.version));
+        let (request, version) = (save.grant.request, Version(save.grant.version()));
         if queue.thread.is_none() {
             drop(queue);
-            let id = save.checkpoint;
             save.encoding.forget();
-            self.give_up_save(state, request, id);
+            self.give_up_save(state, &save.grant);
             let message = "The system gives no thread to wait for the GPU. Nothing was saved.";
             return Err(Error::new(ErrorKind::Io, message));
         }
@@ -260,20 +239,22 @@ impl Shared {
     }
 
     fn report_save(&self, state: &mut State, save: InFlight, result: EncodeOutcome) {
-        let (request, id, version) = (save.request, save.checkpoint, save.version);
-        match completed(state, save, result) {
+        let InFlight { encoding, grant, is_abandoned } = save;
+        let request = grant.request;
+        match completed(state, (encoding, &grant), result, is_abandoned) {
             Ok(Some(kept)) => self.feed(state, Event::Saved { request, kept: Some(kept) }),
-            Ok(None) => self.give_up_save(state, request, id),
+            Ok(None) => self.give_up_save(state, &grant),
             Err(error) => {
-                self.give_up_save(state, request, id);
-                state.deferred.push(Unsaved { version, error });
+                self.give_up_save(state, &grant);
+                state.deferred.push(Unsaved { version: grant.version(), error });
             }
         }
     }
 
-    fn give_up_save(&self, state: &mut State, request: RequestId, id: CheckpointId) {
-        self.feed(state, Event::SaveAborted { request });
-        state.frames.remove(id);
+    /// Reports that nothing was saved.
+    pub(crate) fn give_up_save(&self, state: &mut State, grant: &Grant) {
+        self.feed(state, Event::SaveAborted { request: grant.request });
+        state.frames.remove(grant.checkpoint);
     }
 }
 
@@ -285,10 +266,11 @@ pub(crate) fn take_deferred(state: &mut State) -> Option<Error> {
 /// Completes the entry in the arena; `None` for a save that was given up.
 fn completed(
     state: &mut State,
-    save: InFlight,
+    (encoding, grant): (Encoding, &Grant),
     result: EncodeOutcome,
+    is_abandoned: bool,
 ) -> Result<Option<Kept>, Error> {
-    let InFlight { encoding, encoded, checkpoint, version, is_abandoned, .. } = save;
+    let version = grant.version();
     let done = match result {
         Ok(done) => done,
         Err(cause) => {
@@ -300,13 +282,13 @@ fn completed(
     if is_abandoned {
         return Ok(None);
     }
-    let sealed = encoded.sealed_as(&done.result)?;
+    let sealed = encoding.encoded.sealed_as(&done.result)?;
     let kept = Kept { offset: done.offset, bytes: done.result.bytes };
     encoding.commit(&done).map_err(|cause| {
         let message = format!("Version {version} was not saved: {cause}");
         Error::new(ErrorKind::Io, message).caused_by(cause)
     })?;
-    state.sealed(checkpoint, sealed);
+    state.sealed(grant.checkpoint, sealed);
     Ok(Some(kept))
 }
 

@@ -9,7 +9,7 @@ use unspool_core::{
 use unspool_transfer::Frame;
 use unspool_transfer::sync::{Condvar, thread};
 
-use crate::coding::{Sealed, codings};
+use crate::coding::{Launched, Predecessor, Sealed, codings};
 use crate::runtime::counters::{Counters, Route};
 use crate::runtime::deferred::Unsaved;
 use crate::runtime::driver::Driver;
@@ -28,6 +28,34 @@ pub(crate) enum Answer {
     Flushed,
     /// It cannot be done.
     Refused(Refusal),
+}
+
+/// Room that the core has granted to one save: whose it is, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    /// With the largest streams, until the checkpoint is encoded.
+    pub(crate) frame: Arc<Frame>,
+    pub(crate) request: RequestId,
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) place: Place,
+    pub(crate) began: Nanos,
+    /// Its end on the device, once its encoder is enqueued.
+    pub(crate) launched: Launched,
+}
+
+impl Grant {
+    pub(crate) fn version(&self) -> i64 {
+        self.frame.head().version
+    }
+
+    /// This save as the predecessor of one in `place`; `None` unless its room, in whole units of
+    /// `alignment` bytes, ends there.
+    pub(crate) fn before(&self, place: Place, alignment: u64) -> Option<Predecessor> {
+        let most = self.frame.head().payload_bytes.next_multiple_of(alignment);
+        let is_before = self.place.tier == place.tier && self.place.offset + most == place.offset;
+        let (end, request) = (Arc::clone(&self.launched), self.request);
+        is_before.then_some(Predecessor { end, request, alignment })
+    }
 }
 
 /// How far the life of the spool has come.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use unspool_codec::{Head, checksum, parse_head, unpack};
 use unspool_transfer::{Buffer, Frame, staging};
 
-use super::state::SaveState;
-use super::{Prepared, save_prepared};
+use super::Prepared;
+use super::room::save_prepared;
+use super::ticket::SaveState;
 use crate::coding::Room;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Part};
@@ -30,22 +31,19 @@ pub(crate) fn adopt(shared: &Arc<Shared>, frame: &[u8], wait: &Wait<'_>) -> Resu
     if checksum(payload) != sum {
         return Err(damaged("the checksum of its payload is another one."));
     }
-    let prepared = Prepared { frame: Arc::new(Frame::found(head, sum)), plan: None };
-    loop {
-        // An arena loses room once at most.
-        let Some(mut ticket) = save_prepared(shared, version, &prepared, wait)? else { continue };
-        match &mut ticket.state {
-            SaveState::Plain { room: Room::Staged(buffer), .. } => {
-                buffer[..payload.len()].copy_from_slice(payload);
-            }
-            SaveState::Plain { room: Room::Arena(guard), .. } => {
-                let all = Part { offset: 0, len: payload.len() as u64 };
-                gpu::store_host(&shared.buffers, guard, all, |to| to.copy_from_slice(payload))?;
-            }
-            _ => unreachable!("what has no plan is kept as it is"),
+    let prepared = Prepared::found(Frame::found(head, sum));
+    let mut ticket = save_prepared(shared, &prepared, wait)?;
+    match &mut ticket.state {
+        SaveState::Plain { room: Room::Staged(buffer), .. } => {
+            buffer[..payload.len()].copy_from_slice(payload);
         }
-        return ticket.commit().map(|()| version);
+        SaveState::Plain { room: Room::Arena(guard), .. } => {
+            let all = Part { offset: 0, len: payload.len() as u64 };
+            gpu::store_host(&shared.buffers, guard, all, |to| to.copy_from_slice(payload))?;
+        }
+        _ => unreachable!("what has no plan is kept as it is"),
     }
+    ticket.commit().map(|()| version)
 }
 
 fn unpacked(shared: &Shared, head: &Head, stored: &[u8]) -> Result<Buffer, Error> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use unspool_codec::RegionSpec;
 use unspool_tiers::{Arena, GivenArray};
 
-use super::{Prepared, wait_for_room};
+use super::Prepared;
+use super::room::wait_for_room;
 use crate::coding::Codecs;
 use crate::error::Error;
 use crate::gpu::{DeviceArray, check_size, check_stream};
@@ -38,7 +39,7 @@ pub(crate) fn save_given(
     wait: &Wait<'_>,
 ) -> Result<(), Error> {
     shared.check_process()?;
-    let prepared = shared.prepare(version, vec![region], &Codecs::default())?;
+    let prepared = Prepared::of(shared, version, vec![region], &Codecs::default())?;
     check_size(array.bytes(), prepared.head().payload_bytes)?;
     check_stream(given.stream())?;
     let saved = loop {
@@ -59,13 +60,12 @@ fn save_once(
     (array, given): (&DeviceArray, &GivenArray),
     wait: &Wait<'_>,
 ) -> Result<bool, Error> {
-    let (version, stream) = (prepared.head().version, given.stream());
-    let granted = wait_for_room(shared, version, prepared, wait)?;
-    if shared.arena(granted.grant.place).is_some_and(Arena::is_of_device) {
-        let Some(ticket) = granted.adopt(given)? else { return Ok(false) };
+    let (ticket, stream) = (wait_for_room(shared, prepared, wait)?, given.stream());
+    if shared.arena(ticket.grant.place).is_some_and(Arena::is_of_device) {
+        let Some(ticket) = ticket.adopt(given)? else { return Ok(false) };
         return ticket.commit_on(stream).map(|()| true);
     }
-    let Some(mut ticket) = granted.enter()? else { return Ok(false) };
+    let Some(mut ticket) = ticket.enter()? else { return Ok(false) };
     let copied = ticket.put(0, array, stream);
     // Also a copy that failed half way may have enqueued work.
     leave(shared, array, given)?;

@@ -8,17 +8,17 @@ use std::time::Instant;
 use unspool_codec::Spec;
 use unspool_cuda::{DeviceError, Fence, Stream, copy as raw};
 use unspool_gpu_codec::{After, CheckpointResult, Request};
-use unspool_tiers::WriteGuard;
 
 use super::SaveTicket;
-use super::state::SaveState;
+use super::ticket::SaveState;
 use crate::coding::{
-    Encoded, Encoding, Given, Member, Planned, Predecessor, Room, Source, Sources, check,
-    check_formats, gather, through, values,
+    Encoded, Encoding, Given, Member, Planned, Room, Source, Sources, check, check_formats, gather,
+    through,
 };
 use crate::error::Error;
 use crate::gpu::{self, Gpu};
 use crate::runtime::shared::Shared;
+use crate::runtime::state::Grant;
 
 impl SaveTicket {
     /// Takes arrays of a GPU into an encoded checkpoint. They may be changed by what is enqueued on
@@ -31,7 +31,7 @@ impl SaveTicket {
             gpu::check_size(array.bytes(), self.grant.frame.head().regions[*index].bytes)?;
             gpu::check_stream(stream)?;
         }
-        let SaveState::Coded { encoded, .. } = &mut self.state else {
+        let SaveState::Coded { coded: (encoded, _), .. } = &mut self.state else {
             // Nothing is left to give but arrays without bytes.
             return arrays.iter().try_for_each(|(index, ..)| self.check_nothing_is_missing(*index));
         };
@@ -55,16 +55,11 @@ impl SaveTicket {
             return Ok(());
         }
         let Some((_, _, stream)) = arrays.last() else { return Ok(()) };
-        for (_, _, other) in arrays.iter().filter(|(_, _, s)| s.handle() != stream.handle()) {
-            let ready = gpu.fence(other)?;
-            stream.wait_for(&ready)?;
-        }
+        let all = || arrays.iter().map(|(_, _, stream)| *stream);
+        let others = || all().filter(|other| other.handle() != stream.handle());
+        wait_for_all(gpu, stream, others())?;
         match self.launch(gpu, stream) {
-            Ok(fence) => {
-                let mut others = arrays.iter().filter(|(_, _, s)| s.handle() != stream.handle());
-                others.try_for_each(|(_, _, other)| other.wait_for(&fence))?;
-                Ok(())
-            }
+            Ok(fence) => Ok(follow_all(gpu, others(), &fence)?),
             Err(Refused::Final(error)) => Err(error),
             // The encoders of the host do it.
             Err(Refused::Launch) => self.download_all(gpu, arrays),
@@ -76,12 +71,12 @@ impl SaveTicket {
     /// # Errors
     /// `Device` when CUDA refuses.
     pub(crate) fn launch_rest(&mut self) -> Result<(), Error> {
-        let SaveState::Coded { encoded, .. } = &mut self.state else { return Ok(()) };
+        let SaveState::Coded { coded: (encoded, _), .. } = &mut self.state else { return Ok(()) };
         let gpu = match encoded.gathered() {
             Some((gpu, _)) => Some(gpu.clone()),
             // The host could not do it.
             None if encoded.may_launch() && encoded.plan().needs_gpu() => {
-                self.grant.shared.some_gpu().filter(|gpu| gpu.coders().is_some())
+                self.shared.some_gpu().filter(|gpu| gpu.coders().is_some())
             }
             None => None,
         };
@@ -107,68 +102,78 @@ impl SaveTicket {
 
     /// Enqueues the encoder of all regions on `stream`.
     fn launch(&mut self, gpu: &Gpu, stream: &Stream) -> Result<Fence, Refused> {
-        let began = Instant::now();
-        let state = std::mem::replace(&mut self.state, SaveState::Over);
-        let SaveState::Coded { room, mut encoded, after } = state else {
-            self.state = state;
-            return Err(Refused::Launch);
+        let shared = Arc::clone(&self.shared);
+        let launched = if self.state.is_on_device() {
+            let launched = launch(&shared, (gpu, stream), &mut [self]);
+            launched.map(|fence| (fence, self.take_sources()))
+        } else {
+            self.launch_aside(gpu, stream)
         };
-        let (_, sources) = encoded.take_gathered().unwrap_or((gpu.clone(), Sources::default()));
-        let shared = Arc::clone(&self.grant.shared);
-        let launched = match room {
-            Room::Arena(guard) if guard.device().is_some() => {
-                let to = (guard, self.grant.place.offset);
-                into_arena(&shared, &encoded, (gpu, stream), to, &sources, after.as_ref())
-            }
-            room => aside(&shared, &encoded, (gpu, stream), room, &sources),
+        let (fence, sources) = launched.map_err(|cause| self.refuse_launch(gpu, cause))?;
+        shared.state().counters.launches.add(1);
+        if shared.settings.check_codec {
+            self.check(gpu, stream, &sources)?;
+        }
+        sources.done(gpu, &fence);
+        Ok(fence)
+    }
+
+    /// Why the save, which was not launched because of `cause`, goes on or ends.
+    fn refuse_launch(&mut self, gpu: &Gpu, cause: DeviceError) -> Refused {
+        let SaveState::Coded { room, coded: (encoded, _) } = &mut self.state else {
+            return cause.into();
         };
-        match launched {
-            Ok((launched, fence)) => {
-                encoded.time += began.elapsed();
-                self.launched(launched, encoded);
-                shared.state().counters.launches.add(1);
-                if shared.settings.check_codec {
-                    self.check(gpu, stream, &sources)?;
-                }
-                sources.done(gpu, &fence);
-                Ok(fence)
+        if encoded.plan().needs_gpu() || room.is_lost() {
+            drop(encoded.take_gathered());
+            return cause.into();
+        }
+        gpu.coder_failed(&cause);
+        self.shared.note_once(&format!(
+            "Regions are encoded on the host, because the GPU could not do it: {cause}"
+        ));
+        Refused::Launch
+    }
+
+    /// Takes it out of the ticket as a member of a launch; `None` when its room is not an arena.
+    fn take_member(&mut self) -> Option<Member> {
+        match self.state.take() {
+            SaveState::Coded { room: Room::Arena(guard), coded: (encoded, after) } => {
+                let Grant { request, place, .. } = self.grant;
+                Some(Member { guard, offset: place.offset, request, encoded, after })
             }
-            Err(refused) => {
-                let (room, cause) = *refused;
-                let ends = encoded.plan().needs_gpu() || room.is_lost();
-                if !ends {
-                    encoded.put_back(gpu, sources);
-                }
-                self.state = SaveState::Coded { room, encoded, after };
-                if ends {
-                    return Err(cause.into());
-                }
-                gpu.coder_failed(&cause);
-                shared.note_once(&format!(
-                    "Regions are encoded on the host, because the GPU could not do it: {cause}"
-                ));
-                Err(Refused::Launch)
+            other => {
+                self.state = other;
+                None
             }
         }
     }
 
-    /// The state after a launch.
-    pub(super) fn launched(&mut self, launched: LaunchedTo, mut encoded: Box<Encoded>) {
-        self.state = match launched {
-            LaunchedTo::Arena(encoding) => {
-                let _ = self.grant.launched.set(encoding.parts().last().clone());
-                SaveState::InFlight { encoding, encoded }
-            }
-            LaunchedTo::Aside(room, result) => {
-                encoded.set_made(result);
-                SaveState::Coded { room, encoded, after: None }
-            }
+    fn put_back(&mut self, member: Member) {
+        let Member { guard, encoded, after, .. } = member;
+        self.state = SaveState::Coded { room: Room::Arena(guard), coded: (encoded, after) };
+    }
+
+    /// The values that an encoder in flight reads.
+    pub(super) fn take_sources(&mut self) -> Sources {
+        let SaveState::InFlight(encoding) = &mut self.state else { return Sources::default() };
+        encoding.encoded.take_gathered().map(|(_, sources)| sources).unwrap_or_default()
+    }
+
+    /// Encodes into memory of the device, waits for the size, and copies the exact bytes to the
+    /// room. Gives the fence after that, and what was read.
+    fn launch_aside(&mut self, gpu: &Gpu, on: &Stream) -> Result<(Fence, Sources), DeviceError> {
+        let began = Instant::now();
+        let SaveState::Coded { room, coded: (encoded, _) } = &mut self.state else {
+            unreachable!("a save is launched once")
         };
+        let (fence, result) = encode_aside(&self.shared, encoded, (gpu, on), room)?;
+        encoded.time += began.elapsed();
+        Ok((fence, encoded.set_made(result)))
     }
 
     /// Brings all values to the host, where they are encoded at commit.
     pub(crate) fn download_all(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
-        let SaveState::Coded { encoded, .. } = &mut self.state else { return Ok(()) };
+        let SaveState::Coded { coded: (encoded, _), .. } = &mut self.state else { return Ok(()) };
         for (index, array, stream) in arrays {
             gpu::download(gpu, encoded.memory(*index)?, array, stream)?;
         }
@@ -179,15 +184,11 @@ impl SaveTicket {
     /// called next.
     fn check(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Refused> {
         let looked = match &self.state {
-            SaveState::InFlight { .. } => self.look(gpu, stream, sources),
+            SaveState::InFlight(_) => self.look(gpu, stream, sources),
             _ => self.look_aside(gpu, stream, sources),
         };
         if looked.is_err() {
-            if let Some(room) = self.state.take_room() {
-                self.grant.give_up(room);
-            }
-            // The error is that of the check.
-            let _ = self.leave_to_completion(true);
+            self.give_up();
             self.state = SaveState::Violated;
         }
         looked
@@ -195,22 +196,18 @@ impl SaveTicket {
 
     /// Decodes what went aside to main memory and compares every value.
     fn look_aside(&mut self, gpu: &Gpu, on: &Stream, sources: &Sources) -> Result<(), Refused> {
-        let SaveState::Coded { room, encoded, .. } = &mut self.state else { return Ok(()) };
+        let SaveState::Coded { room, coded: (encoded, _) } = &mut self.state else { return Ok(()) };
         let Some(payload) = room.bytes() else { return Ok(()) };
         for (index, region) in encoded.plan().regions.iter().enumerate() {
             let Some(Some(source)) = sources.given.get(index) else { continue };
-            let mut values = gpu::staged(&self.grant.shared.buffers, region.bytes)?;
+            let mut values = gpu::staged(&self.shared.buffers, region.bytes)?;
             raw::device_to_host(on, &mut values, &source.span, gpu.device().limit())?;
             let only_there = region.layout.as_ref().filter(|_| region.codec.needs_gpu());
             if let Some((layout, coders)) = only_there.zip(gpu.coders()) {
                 // Only a GPU decodes it.
-                let mut decoded = gpu::staged(&self.grant.shared.buffers, region.bytes)?;
+                let mut decoded = gpu::staged(&self.shared.buffers, region.bytes)?;
                 through(gpu, coders, encoded.made_of(index, payload)?, layout, &mut decoded)?;
-                let dtype = &region.spec.dtype;
-                if let Some(found) = check::compare(dtype, &region.codec, &values, &decoded) {
-                    let version = encoded.plan().version;
-                    return Err(check::violated(version, &region.spec.name, &found).into());
-                }
+                check(encoded.plan().version, region, &values, &decoded)?;
             } else {
                 encoded.look(index, &values, payload)?;
             }
@@ -221,11 +218,11 @@ impl SaveTicket {
     /// Waits for what was launched, decodes it and compares every value.
     fn look(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Refused> {
         let version = self.version();
-        let SaveState::InFlight { encoding, encoded } = &self.state else { return Ok(()) };
+        let SaveState::InFlight(encoding) = &self.state else { return Ok(()) };
         let limit = gpu.device().limit();
         let result =
             encoding.wait(limit).map_err(|cause| Error::from(cause.into_device_error()))?;
-        for (index, region) in encoded.plan().regions.iter().enumerate() {
+        for (index, region) in encoding.encoded.plan().regions.iter().enumerate() {
             let Some(layout) = region.layout.as_ref().filter(|_| is_promised(region)) else {
                 continue;
             };
@@ -235,16 +232,13 @@ impl SaveTicket {
             let back_span = back.span();
             let to = (layout, &back_span);
             encoding.decode(coders, stream, (&result, job), to)?.wait(limit)?;
-            let mut values = gpu::staged(&self.grant.shared.buffers, region.bytes)?;
-            let mut decoded = gpu::staged(&self.grant.shared.buffers, region.bytes)?;
+            let mut values = gpu::staged(&self.shared.buffers, region.bytes)?;
+            let mut decoded = gpu::staged(&self.shared.buffers, region.bytes)?;
             let Some(Some(source)) = sources.given.get(index) else { continue };
             raw::device_to_host(stream, &mut values, &source.span, limit)?;
             raw::device_to_host(stream, &mut decoded, &back.span(), limit)?;
             back.done(gpu, gpu.fence(stream)?);
-            let (dtype, codec) = (&region.spec.dtype, &region.codec);
-            if let Some(found) = check::compare(dtype, codec, &values, &decoded) {
-                return Err(check::violated(version, &region.spec.name, &found).into());
-            }
+            check(version, region, &values, &decoded)?;
         }
         Ok(())
     }
@@ -270,59 +264,66 @@ impl From<DeviceError> for Refused {
     }
 }
 
-/// Where a launch encodes to.
-pub(super) enum LaunchedTo {
-    /// The arena, later.
-    Arena(Encoding),
-    /// Memory aside, from where the bytes are in the room by now.
-    Aside(Room, CheckpointResult),
-}
-
-/// What was launched, and the fence after it; or the room, and why nothing was.
-type Launch = Result<(LaunchedTo, Fence), Box<(Room, DeviceError)>>;
-
-fn into_arena(
+/// Enqueues one encoder on `stream` for all of `saves`, whose values are on the device and whose
+/// rooms are in its arena. Gives a fence after it.
+///
+/// # Errors
+/// When it cannot be enqueued: nothing is on its way, and the saves are as they were.
+pub(super) fn launch(
     shared: &Shared,
-    encoded: &Encoded,
     (gpu, stream): (&Gpu, &Stream),
-    (guard, offset): (WriteGuard, u64),
-    sources: &Sources,
-    predecessor: Option<&Predecessor>,
-) -> Launch {
-    let found = gpu.coders().zip(guard.device().cloned());
-    let Some((coders, room)) = found else { unreachable!("both were looked at") };
-    let values = match values(encoded, stream, sources, &room) {
-        Ok(values) => values,
-        Err(cause) => return Err(Box::new((Room::Arena(guard), cause))),
-    };
-    let before = predecessor.and_then(|before| Some((before.end.get()?, before.alignment)));
-    let after = before.map_or(After::Nothing, |(last, align)| After::Earlier(last, align));
-    let member = Member { guard, offset, values, after };
-    let begin = || Encoding::begin(coders, stream, member);
-    match shared.timed(encoded.watched(), (gpu, stream), begin) {
-        Ok(encoding) => {
-            let fence = encoding.parts().fence().clone();
-            Ok((LaunchedTo::Arena(encoding), fence))
-        }
+    saves: &mut [&mut SaveTicket],
+) -> Result<Fence, DeviceError> {
+    let began = Instant::now();
+    let members: Vec<_> = saves.iter_mut().filter_map(|save| save.take_member()).collect();
+    let watched = members.iter().find_map(|member| member.encoded.watched());
+    let begin = || Encoding::begin(gpu.own_coders(), stream, members);
+    let encodings = match shared.timed(watched, (gpu, stream), begin) {
+        Ok(encodings) => encodings,
         Err(refused) => {
-            let (guard, cause) = *refused;
-            Err(Box::new((Room::Arena(guard), cause)))
+            let (members, cause) = *refused;
+            saves.iter_mut().zip(members).for_each(|(save, member)| save.put_back(member));
+            return Err(cause);
         }
+    };
+    let Some(fence) = encodings.last().map(|last| last.parts().fence().clone()) else {
+        unreachable!("nothing is launched without a save")
+    };
+    let time = began.elapsed() / saves.len() as u32;
+    for (save, mut encoding) in saves.iter_mut().zip(encodings) {
+        encoding.encoded.time += time;
+        let _ = save.grant.launched.set(encoding.parts().last().clone());
+        save.state = SaveState::InFlight(encoding);
     }
+    Ok(fence)
 }
 
-/// Encodes into memory of the device, waits for the size, and copies the exact bytes to `room`.
-fn aside(
-    shared: &Shared,
-    encoded: &Encoded,
-    on: (&Gpu, &Stream),
-    mut room: Room,
-    sources: &Sources,
-) -> Launch {
-    match encode_aside(shared, encoded, on, &mut room, sources) {
-        Ok((fence, result)) => Ok((LaunchedTo::Aside(room, result), fence)),
-        Err(cause) => Err(Box::new((room, cause))),
-    }
+/// Lets what is enqueued on `stream` later wait for what is on `others` now.
+///
+/// # Errors
+/// When CUDA refuses.
+pub(super) fn wait_for_all<'s>(
+    gpu: &Gpu,
+    stream: &Stream,
+    mut others: impl Iterator<Item = &'s Stream>,
+) -> Result<(), DeviceError> {
+    others.try_for_each(|other| {
+        let ready = gpu.device().fence(other)?;
+        stream.wait_for(&ready)
+    })
+}
+
+/// Lets `others` go on only after `fence`: what is enqueued there later may change the arrays.
+///
+/// # Errors
+/// When one may go on before that.
+pub(super) fn follow_all<'s>(
+    gpu: &Gpu,
+    mut others: impl Iterator<Item = &'s Stream>,
+    fence: &Fence,
+) -> Result<(), DeviceError> {
+    let limit = gpu.device().limit();
+    others.try_for_each(|other| other.wait_for(fence).or_else(|_| fence.wait(limit)))
 }
 
 fn encode_aside(
@@ -330,14 +331,13 @@ fn encode_aside(
     encoded: &Encoded,
     (gpu, stream): (&Gpu, &Stream),
     room: &mut Room,
-    sources: &Sources,
 ) -> Result<(Fence, CheckpointResult), DeviceError> {
-    let Some(coders) = gpu.coders() else { unreachable!("they were looked at") };
     let limit = gpu.device().limit();
     let lease = gpu.scratch(encoded.most(), stream)?;
-    let values = values(encoded, stream, sources, &lease.span())?;
+    let mut values = Vec::with_capacity(encoded.regions());
+    encoded.values(stream, &lease.span(), &mut values)?;
     let request = Request { values: &values, room: lease.span(), after: After::Nothing };
-    let encode = || coders.encode(stream, &[request]);
+    let encode = || gpu.own_coders().encode(stream, &[request]);
     let mut all = shared.timed(encoded.watched(), (gpu, stream), encode)?;
     let Some(parts) = all.pop() else { unreachable!("one request gives one result") };
     let fence = parts.fence().clone();
