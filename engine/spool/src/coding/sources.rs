@@ -127,8 +127,8 @@ impl Encoded {
         Ok(())
     }
 
-    /// Adds what an encoder reads to `to`: the values of every region. `stream` waits for the copies
-    /// that were made aside.
+    /// Adds what an encoder reads to `to`: the values of every region. Copies that were made aside
+    /// are waited for by `stream`.
     ///
     /// # Errors
     /// When CUDA refuses.

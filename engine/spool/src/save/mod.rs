@@ -2,8 +2,8 @@
 //!
 //! | step | where | what it does |
 //! | --- | --- | --- |
-//! | plan | `planning` | the regions, their codecs and the most bytes, before anything is asked for |
-//! | room | `room` | asks the core, under one lock for all that get theirs at once; waits; borrows |
+//! | plan | `planning` | the regions, their codecs and the most bytes |
+//! | room | `room` | asks the core, under one lock for a batch; waits; borrows |
 //! | values | `ticket`, `checkpoint` | the caller gives them: into the room, or to encoders |
 //! | launch | `launch`, `group` | one encoder, or one copy kernel, for all that go together |
 //! | commit | `commit` | encodes and writes what is left, and reports all under one lock |
