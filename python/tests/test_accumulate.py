@@ -16,7 +16,7 @@ import pytest
 import unspool
 from unspool import accumulate
 from unspool.accumulate import NVCOMP, TWINE, CodecCost, Profile, ProfileError, Recorded
-from unspool.accumulate.text import shortened
+from unspool.advice.accumulating import shortened
 from unspool.cli import main
 from unspool.errors import OptionError
 
@@ -112,7 +112,7 @@ def test_costs_that_make_no_sense_are_refused(tmp_path: Path, change: dict[str, 
 def test_a_profile_survives_its_file(tmp_path: Path) -> None:
     layouts = ((("u", "float32", (3, 4)),), (("u", "float32", (3, 4)), ("v", "int8", (5,))))
     rows = (Recorded(0.0, 48, 20, 0, 1e-3), Recorded(1e-3, 53, 21, 1, 2e-3))
-    link = unspool.planning.Rate(25e9, 1e-5)
+    link = unspool.advice.Rate(25e9, 1e-5)
     profile = Profile(rows, layouts, "lossless", "cpu", 1 << 20, link)
     profile.save_to(tmp_path / "run.json")
     assert Profile.load_from(tmp_path / "run.json") == profile

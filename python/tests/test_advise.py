@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 import unspool
 from unspool import _energy, cli
-from unspool._advise import places, power
-from unspool._advise.line import duration
-from unspool._advise.wear import endurance_in, endurance_of
 from unspool._unspool import automatic_rule, duration_in_seconds
-from unspool.advising import Meter, Place, Power, Prices
+from unspool.advice import Compression, Meter, Place, Power, Prices, Rate, places, power
+from unspool.advice.jobs import duration
+from unspool.advice.places import endurance_in, endurance_of
 from unspool.errors import MissingLibraryError, OptionError, StorageError
-from unspool.planning import Compression, Rate
 
 USAGE = places.shutil.disk_usage("/")._replace(total=1 << 40, free=1 << 39)
 

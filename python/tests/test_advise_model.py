@@ -6,7 +6,7 @@ import pytest
 import unspool
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from unspool._advise.model import (
+from unspool.advice.model import (
     Level,
     TwoLevels,
     best_interval,

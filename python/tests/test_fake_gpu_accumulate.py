@@ -12,8 +12,8 @@ import pytest
 import unspool
 from unspool import Bound, Spool, accumulate
 from unspool.accumulate import Profile, Recorded
+from unspool.advice import Rate
 from unspool.errors import OptionError
-from unspool.planning import Rate
 
 from codec_arrays import wave
 from fake_gpu import CaiArray, Driver

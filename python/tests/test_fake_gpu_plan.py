@@ -29,7 +29,7 @@ def test_links_of_a_gpu_are_measured_and_its_memory_is_given_back(
     driver: Driver, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     options = {name: tmp_path if name == "disk" else "1GiB" for name in names}
-    links = unspool.planning.measure_links(**options, on="cuda", checkpoint_bytes="1MiB", limit=1.0)
+    links = unspool.advice.measure_links(**options, on="cuda", checkpoint_bytes="1MiB", limit=1.0)
     assert (links.on, links.on_gpu, links.tiers) == ("cuda:0", True, names)
     rates = [links.save, links.restore]
     rates += [rate for link in links.links for rate in (link.flush, link.prefetch)]
@@ -40,7 +40,7 @@ def test_links_of_a_gpu_are_measured_and_its_memory_is_given_back(
 
 
 def test_arrays_on_a_gpu_reach_a_host_tier_over_the_link(driver: Driver) -> None:
-    links = unspool.planning.measure_links(
+    links = unspool.advice.measure_links(
         host="64MiB", on="cuda", checkpoint_bytes="1MiB", limit=1.0
     )
     assert links.on == "cuda:0" and links.save.bytes_per_second > 0
@@ -48,7 +48,7 @@ def test_arrays_on_a_gpu_reach_a_host_tier_over_the_link(driver: Driver) -> None
 
 def test_another_gpu_is_measured_where_it_is_asked_for(driver: Driver) -> None:
     try:
-        links = unspool.planning.measure_links(
+        links = unspool.advice.measure_links(
             device="64MiB", on="cuda:1", checkpoint_bytes="1MiB", limit=1
         )
     except unspool.errors.DeviceError:
@@ -57,7 +57,7 @@ def test_another_gpu_is_measured_where_it_is_asked_for(driver: Driver) -> None:
 
 
 def test_main_memory_stays_main_memory_beside_a_gpu(driver: Driver) -> None:
-    links = unspool.planning.measure_links(
+    links = unspool.advice.measure_links(
         device="64MiB", on="cpu", checkpoint_bytes="1MiB", limit=1.0
     )
     assert links.on == "cpu" and not links.on_gpu

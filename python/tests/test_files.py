@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from unspool._files import Format, whole, write_json
-from unspool._plan.links import LinksError
+from unspool.advice.links import LinksError
 
 from helpers import children
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import unspool
-from unspool.planning import Link, Links, Rate
+from unspool.advice import Link, Links, Rate
 
 from helpers import gpu_library
 

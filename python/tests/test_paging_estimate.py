@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from unspool import cli
-from unspool._paging.estimate import best_of, memory_saved, miss_seconds, try_codecs
+from unspool.advice.paging import best_of, memory_saved, miss_seconds, try_codecs
 
 # Ibtesham (2017), Table 3.1: working sets in bytes, at 8x, 4x, 2x and 1x.
 WORKING_SETS = {

@@ -13,15 +13,13 @@ from typing import Any
 
 import pytest
 import unspool
-from unspool import planning, schedules
-from unspool._plan import forecasting
-from unspool._plan.command import ShownProgress
-from unspool._plan.options import add_options
-from unspool._plan.problem import problem_of
-from unspool._plan.proposals import proposals
-from unspool._plan.sizes import tiers_of
+from unspool import advice, schedules
+from unspool.advice import Link, Links, Rate, planning
+from unspool.advice.commands import ShownProgress, plan_options
+from unspool.advice.planning import problem_of
+from unspool.advice.proposals import proposals
+from unspool.advice.sizes import tiers_of
 from unspool.cli import main
-from unspool.planning import Link, Links, Rate
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -39,7 +37,7 @@ LINKS = Links(
 TIERS: dict[str, Any] = {"device": "8MiB", "host": "32MiB", "disk": "1GiB"}
 
 
-def planned(steps: int = 100, state: object = MIB, **options: Any) -> unspool.planning.Plan:
+def planned(steps: int = 100, state: object = MIB, **options: Any) -> unspool.advice.Plan:
     tiers = {name: options.pop(name, TIERS[name]) for name in TIERS}
     tiers = {name: value for name, value in tiers.items() if value is not None}
     links = options.pop("links", LINKS.of(tuple(tiers)) if "device" in tiers else host_links(tiers))
@@ -160,7 +158,7 @@ def test_one_state_that_fits_is_enough_for_a_plan() -> None:
 
 
 def test_a_state_that_fits_nowhere_is_an_error_with_both_sizes() -> None:
-    with pytest.raises(planning.NoPlanError, match=r"one state has 2\.00 GiB.*tier 1\.00 GiB"):
+    with pytest.raises(advice.NoPlanError, match=r"one state has 2\.00 GiB.*tier 1\.00 GiB"):
         planned(10, "2GiB")
 
 
@@ -210,7 +208,7 @@ def faked(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[Any]:
         asked.append((schedule, job))
         return answer(schedule)
 
-    monkeypatch.setattr(forecasting, "forecast", forecast)
+    monkeypatch.setattr(planning, "forecast", forecast)
     return asked
 
 
@@ -243,14 +241,14 @@ def test_what_the_core_refuses_is_left_out_with_its_words(
         (one.name, one.reason) for one in plan.left_out
     ]
     faked(monkeypatch, lambda schedule: answer(schedules.StoreAll(2)))
-    with pytest.raises(planning.NoPlanError, match="no room"):
+    with pytest.raises(advice.NoPlanError, match="no room"):
         planned()
 
 
 def test_what_can_only_be_slower_is_left_out_when_there_is_much_to_predict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forecasting, "WORK", 0)
+    monkeypatch.setattr(planning, "WORK", 0)
     asked = faked(monkeypatch, lambda schedule: answered(schedule, 0.21))
     plan = planned()
     assert 1 <= len(asked) < len(proposals(plan.problem, plan.tiers, plan.links))
@@ -274,10 +272,10 @@ def test_the_forecast_is_asked_in_bytes_and_seconds(monkeypatch: pytest.MonkeyPa
 
 
 def test_one_schedule_is_predicted_on_all_the_tiers_that_are_named() -> None:
-    one = planning.predict(schedules.Revolve(100, 6), MIB, 1e-3, **TIERS, links=LINKS)
+    one = advice.predict(schedules.Revolve(100, 6), MIB, 1e-3, **TIERS, links=LINKS)
     assert one.tiers == ("device", "host", "disk") and one.seconds > 0.2
     assert one.forward_steps == schedules.Revolve(100, 6).counts().advances
-    listed = planning.predict(list(schedules.Revolve(100, 6)), MIB, 1e-3, **TIERS, links=LINKS)
+    listed = advice.predict(list(schedules.Revolve(100, 6)), MIB, 1e-3, **TIERS, links=LINKS)
     assert listed.seconds == pytest.approx(one.seconds)
 
 
@@ -291,20 +289,20 @@ class Own(schedules.Schedule):
 
 
 def test_schedules_of_ones_own_are_predicted_as_the_same_ones_of_the_package() -> None:
-    known = planning.predict(schedules.Revolve(40, 3), MIB, 1e-3, **TIERS, links=LINKS)
+    known = advice.predict(schedules.Revolve(40, 3), MIB, 1e-3, **TIERS, links=LINKS)
     for own in (Own(), list(Own())):
-        one = planning.predict(own, MIB, 1e-3, **TIERS, links=LINKS)
+        one = advice.predict(own, MIB, 1e-3, **TIERS, links=LINKS)
         assert (one.seconds, one.forward_steps) == (known.seconds, known.forward_steps)
     with pytest.raises(unspool.errors.ScheduleError, match="is for 40 steps, not for 39"):
-        planning.predict(Own(), MIB, 1e-3, steps=39, **TIERS, links=LINKS)
+        advice.predict(Own(), MIB, 1e-3, steps=39, **TIERS, links=LINKS)
 
 
 def test_a_schedule_that_does_not_know_its_steps_is_told() -> None:
     online = schedules.OnlineRevolve(6)
-    one = planning.predict(online, MIB, 1e-3, steps=100, **TIERS, links=LINKS)
+    one = advice.predict(online, MIB, 1e-3, steps=100, **TIERS, links=LINKS)
     assert one.forward_steps == online.counts(100).advances
     with pytest.raises(unspool.errors.OptionError, match="steps=None"):
-        planning.predict(online, MIB, 1e-3, **TIERS, links=LINKS)
+        advice.predict(online, MIB, 1e-3, **TIERS, links=LINKS)
 
 
 def test_very_long_schedules_are_predicted_from_shorter_ones() -> None:
@@ -316,7 +314,7 @@ def test_very_long_schedules_are_predicted_from_shorter_ones() -> None:
 
 def test_a_schedule_that_does_not_fit_cannot_be_predicted() -> None:
     with pytest.raises(unspool.Error, match="room"):
-        planning.predict(
+        advice.predict(
             schedules.StoreAll(100), MIB, 1e-3, device="8MiB", links=LINKS.of(("device",))
         )
 
@@ -326,7 +324,7 @@ def test_a_schedule_that_does_not_fit_cannot_be_predicted() -> None:
 
 def test_more_memory_never_makes_the_best_time_worse() -> None:
     plan = planned(200, disk=None)
-    rows = planning.what_if(plan)
+    rows = advice.what_if(plan)
     assert [(row.tier, row.capacity) for row in rows] == [
         ("device", 4 * MIB),
         ("device", 16 * MIB),
@@ -340,7 +338,7 @@ def test_more_memory_never_makes_the_best_time_worse() -> None:
 
 
 def test_half_of_a_tier_may_be_too_little() -> None:
-    rows = planning.what_if(planned(10, device="1MiB", host=None, disk=None))
+    rows = advice.what_if(planned(10, device="1MiB", host=None, disk=None))
     assert [row.best is None for row in rows] == [True, False]
 
 
@@ -433,7 +431,7 @@ def test_the_command_takes_many_steps_as_people_write_them_and_says_what_it_look
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     parser = argparse.ArgumentParser()
-    add_options(parser)
+    plan_options(parser)
     required = ["--state", "1MiB", "--step-ms", "1", "--steps"]
     assert parser.parse_args([*required, "1e9"]).steps == 10**9
     for wrong in ("1.5", "1e-3", "0", "nan", "1e400", "many"):

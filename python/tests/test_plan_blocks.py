@@ -6,9 +6,9 @@ import itertools
 import random
 
 import pytest
-from unspool._plan import blocks as room
-from unspool._plan.blocks import Block, Forecast, Lane, Way, best, enough, forecast
-from unspool._plan.links import Rate
+from unspool.advice import blocks as room
+from unspool.advice.blocks import Block, Forecast, Lane, Way, best, enough, forecast
+from unspool.advice.links import Rate
 
 GIB = 1 << 30
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool import Bound, planning, schedules
-from unspool._plan.compression import GIVEN, MEASURED, ON_CPU, ON_GPU
+from unspool import Bound, advice, schedules
+from unspool.advice import Compression, Link, Links, Rate
+from unspool.advice.coding import GIVEN, MEASURED, ON_CPU, ON_GPU
 from unspool.cli import main
-from unspool.planning import Compression, Link, Links, Rate
 
 MIB = 1 << 20
 
@@ -35,14 +35,12 @@ FAST = Rate(100e9)
 WAVE = np.sin(np.linspace(0, 60, 1 << 18, dtype="f4")).reshape(512, 512)
 
 
-def planned(**options: Any) -> unspool.planning.Plan:
+def planned(**options: Any) -> unspool.advice.Plan:
     return unspool.plan(100, MIB, 1e-3, **{"links": LINKS, **TIERS, **options})
 
 
-def store_all(**options: Any) -> planning.Candidate:
-    return planning.predict(
-        schedules.StoreAll(30), MIB, 1e-3, **{"links": LINKS, **TIERS, **options}
-    )
+def store_all(**options: Any) -> advice.Candidate:
+    return advice.predict(schedules.StoreAll(30), MIB, 1e-3, **{"links": LINKS, **TIERS, **options})
 
 
 def test_what_fits_only_when_it_is_compressed_is_planned() -> None:
@@ -123,7 +121,7 @@ def test_the_plan_stays_plain_data() -> None:
 
 def test_more_memory_is_judged_with_the_codec() -> None:
     codec = Compression(4, Rate(1e10), Rate(1e10))
-    rows = planning.what_if(planned(compression=codec, host=None, links=LINKS.first(1)))
+    rows = advice.what_if(planned(compression=codec, host=None, links=LINKS.first(1)))
     best = {row.capacity: row.best for row in rows}
     less, more = best[4 * MIB], best[16 * MIB]
     assert less is not None and more is not None

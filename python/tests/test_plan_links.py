@@ -14,11 +14,9 @@ from typing import Any
 
 import pytest
 import unspool
-from unspool._plan import measuring, probe
-from unspool._plan.probe import Probe, _shares
-from unspool._plan.sizes import Tiers, bytes_of, tiers_of
-from unspool._plan.spans import Span, busy_seconds, rate_of
-from unspool.planning import Link, Links, LinksError, Rate, measure_links
+from unspool.advice import Link, Links, LinksError, Rate, measure_links, measuring, probe
+from unspool.advice.probe import Probe, Span, _shares, busy_seconds, rate_of
+from unspool.advice.sizes import Tiers, bytes_of, tiers_of
 
 from helpers import children
 
@@ -172,7 +170,7 @@ def test_links_that_someone_wrote_wrongly_are_refused(name: str, value: object) 
 
 
 def test_a_link_slows_computing_by_a_share() -> None:
-    with pytest.raises(unspool.errors.OptionError, match="contention is -1"):
+    with pytest.raises(unspool.errors.OptionError, match="contention=-1"):
         Link("host", "disk", Rate(1e9), Rate(1e9), -1)
 
 
@@ -223,7 +221,7 @@ def test_the_probe_measures_every_direction_and_leaves_nothing(
 ) -> None:
     options = {name: tmp_path if name == "disk" else "1GiB" for name in names}
     begin = time.perf_counter()
-    links = unspool.planning.measure_links(**options, on="cpu", checkpoint_bytes="1MiB", limit=0.5)
+    links = unspool.advice.measure_links(**options, on="cpu", checkpoint_bytes="1MiB", limit=0.5)
     assert time.perf_counter() - begin < LONG
     assert (links.on, links.tiers) == ("cpu", names)
     assert links.checkpoint_bytes <= MIB and links.seconds > 0
@@ -237,7 +235,7 @@ def test_the_probe_measures_every_direction_and_leaves_nothing(
 
 def test_the_application_can_lend_its_own_computing(tmp_path: Path) -> None:
     calls = []
-    links = unspool.planning.measure_links(
+    links = unspool.advice.measure_links(
         host="1GiB",
         disk=tmp_path,
         on="cpu",
@@ -259,17 +257,17 @@ def test_checkpoints_are_no_larger_than_the_time_allows() -> None:
 
 def test_a_disk_without_a_place_cannot_be_measured() -> None:
     with pytest.raises(unspool.errors.OptionError, match="no directory to measure"):
-        unspool.planning.measure_links(host="1GiB", disk="200GiB", on="cpu")
+        unspool.advice.measure_links(host="1GiB", disk="200GiB", on="cpu")
     with pytest.raises(unspool.errors.OptionError, match="limit=0"):
-        unspool.planning.measure_links(host="1GiB", on="cpu", limit=0)
+        unspool.advice.measure_links(host="1GiB", on="cpu", limit=0)
     with pytest.raises(unspool.errors.OptionError, match="limit='soon'"):
         measure_links(host="1GiB", on="cpu", limit="soon")  # type: ignore[arg-type]
     with pytest.raises(unspool.errors.OptionError, match="arrays=0"):
-        unspool.planning.measure_links(host="1GiB", on="cpu", arrays=0)
+        unspool.advice.measure_links(host="1GiB", on="cpu", arrays=0)
     with pytest.raises(unspool.errors.OptionError, match="work=3: that is not a function"):
-        unspool.planning.measure_links(host="1GiB", on="cpu", work=3)  # type: ignore[arg-type]
+        unspool.advice.measure_links(host="1GiB", on="cpu", work=3)  # type: ignore[arg-type]
     with pytest.raises(unspool.errors.OptionError, match="checkpoint_bytes"):
-        unspool.planning.measure_links(host="1GiB", on="cpu", checkpoint_bytes="4G")
+        unspool.advice.measure_links(host="1GiB", on="cpu", checkpoint_bytes="4G")
 
 
 def test_each_link_has_its_own_part_in_what_slows_computing() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import unspool
-from unspool._plan.blocks import Block as PlannedBlock
-from unspool.planning import Links, NoPlanError, Rate
+from unspool.advice import Links, NoPlanError, Rate
+from unspool.advice.blocks import Block as PlannedBlock
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 
@@ -87,7 +87,7 @@ def saved(net: torch.nn.Module, batch: torch.Tensor) -> int:
         return blocks.report.saved_bytes // len(blocks.report.blocks)
 
 
-KEEP, OFFLOAD, RECOMPUTE, RECALL = map(str, unspool._plan.blocks.Way)
+KEEP, OFFLOAD, RECOMPUTE, RECALL = map(str, unspool.advice.blocks.Way)
 
 
 @pytest.mark.parametrize(
@@ -624,7 +624,7 @@ def test_what_a_block_takes_is_read_from_the_moments_of_a_pass() -> None:
         (6, 9, KEEP, 70),
     ]:
         call = types.SimpleNamespace(begin=begin, end=end, saved=saved, inputs=7, kind="block")
-        call.way = unspool._plan.blocks.Way(way)
+        call.way = unspool.advice.blocks.Way(way)
         seen.calls.append(call)
     assert all(seen.reach(place) for place in (2, 1, 0)) and not seen.reach(1)
     seen.end = seen.clock.mark()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import unspool
+from unspool.advice import Links, NoPlanError, Rate
 from unspool.cli import size_in_bytes
 from unspool.errors import OptionError
-from unspool.planning import Links, NoPlanError, Rate
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 

@@ -15,7 +15,7 @@ from torch.func import functional_call
 from torch.nn.utils import parametrize
 from torch.utils.checkpoint import checkpoint
 from unspool import schedules
-from unspool.planning import Links, NoPlanError, Rate
+from unspool.advice import Links, NoPlanError, Rate
 from unspool.torch import adjoint, budget, offload, scan
 
 from torch_random_parts import BATCH, PARTS, REPEATABLE, WIDTH, World

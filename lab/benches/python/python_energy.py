@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import unspool
 from unspool import _energy
-from unspool.advising import Meter
+from unspool.advice import Meter
 
 GIB = 1 << 30
 ARRAYS = 16

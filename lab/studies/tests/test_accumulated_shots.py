@@ -14,7 +14,7 @@ pytest.importorskip("scipy")
 
 from unspool import Spool
 from unspool.accumulate import TWINE, Profile, watch
-from unspool.planning import Rate
+from unspool.advice import Rate
 from unspool_studies.accumulated import rtm as accumulated_rtm
 from unspool_studies.accumulated import shots as accumulated_shots
 from unspool_studies.accumulated import waves as accumulated_waves

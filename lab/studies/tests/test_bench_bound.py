@@ -6,8 +6,8 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unspool import planning, schedules
-from unspool.planning import Rate
+from unspool import advice, schedules
+from unspool.advice import Rate
 from unspool.schedules import Discard, Forward, Restore, Reverse, Save
 from unspool_studies.bench import bounds, report
 from unspool_studies.bench.bound import (
@@ -166,14 +166,14 @@ def test_the_real_core_is_never_faster(data):
     schedule = made(draw(st.sampled_from(["all", "revolve", "uniform", "zcut"])), steps, slots)
     rates = st.floats(1e9, 60e9)
     links = tuple(
-        planning.Link(fast, slow, Rate(draw(rates), 1e-5), Rate(draw(rates), 1e-5))
+        advice.Link(fast, slow, Rate(draw(rates), 1e-5), Rate(draw(rates), 1e-5))
         for fast, slow in (("device", "host"), ("host", "disk"))
     )
     copies = Rate(1e12, 5e-6)
-    found = planning.Links("cuda:0", ("device", "host", "disk"), copies, copies, links)
+    found = advice.Links("cuda:0", ("device", "host", "disk"), copies, copies, links)
     times = st.sampled_from([0.0, 1e-4, 1e-3])
     pair, part = (draw(times), draw(times)), draw(st.sampled_from([4 * MB, 2 * MB]))
-    candidate = planning.predict(
+    candidate = advice.predict(
         schedule,
         4 * MB,
         pair[0],
@@ -192,10 +192,10 @@ def test_the_real_core_is_never_faster(data):
 
 def test_a_schedule_that_does_not_know_its_steps_has_a_bound():
     rate = Rate(1e9)
-    link = planning.Link("device", "host", rate, rate)
-    found = planning.Links("cuda:0", ("device", "host"), rate, rate, (link,))
+    link = advice.Link("device", "host", rate, rate)
+    found = advice.Links("cuda:0", ("device", "host"), rate, rate, (link,))
     schedule = schedules.OnlineRevolve(4)
-    candidate = planning.predict(
+    candidate = advice.predict(
         schedule, MB, 1e-3, steps=20, device=2 * MB, host=8 * MB, links=found, on="cuda:0"
     )
     least = least_of(candidate, found, (1e-3, 1e-3), (MB, MB), 20)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import unspool
 from unspool import schedules
-from unspool.planning import Links, Rate
+from unspool.advice import Links, Rate
 from unspool_studies import cli
 from unspool_studies.bench.options import DEFAULT_PLAIN_PARTS, PLAIN_PARTS
 from unspool_studies.bench.planned import COLUMNS, Application, run_candidate

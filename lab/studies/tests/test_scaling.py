@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from unspool import planning
-from unspool.planning import Link, Links, Rate
+from unspool import advice
+from unspool.advice import Link, Links, Rate
 from unspool.schedules import StoreAll
 from unspool_studies.bench import options
 from unspool_studies.bench.command import run_parts
@@ -37,7 +37,7 @@ def test_one_gpu_takes_what_the_forecast_of_its_schedule_says(steps):
     links = Links("cuda:0", ("device", "host", "disk"), within, within, between)
     tiers = {"device": one.device, "host": one.host, "disk": 1 << 50}
     # A schedule saves one state less than it has steps.
-    found = planning.predict(StoreAll(33), one.checkpoint, steps, links=links, on="cuda:0", **tiers)
+    found = advice.predict(StoreAll(33), one.checkpoint, steps, links=links, on="cuda:0", **tiers)
     assert simulated(one).seconds == pytest.approx(found.seconds, rel=0.03)
 
 

@@ -24,7 +24,7 @@ has DLPack, the buffer protocol or the CUDA array interface. All errors are `uns
 
 import atexit as _atexit
 
-from . import accumulate, advising, codecs, errors, planning, schedules, stats, types
+from . import accumulate, advice, codecs, errors, schedules, stats, types
 from ._adjoint import adjoint
 from ._doctor import doctor
 from ._increments import IncrementalSpool
@@ -34,10 +34,9 @@ from ._tiled import tiled
 from ._types import Debug, Disk
 from ._unspool import Spool, __version__, trim
 from ._unspool import close_all as _close_all
-from .advising import advise
+from .advice import advise, plan
 from .codecs import Bound, NvComp, Zfp
 from .errors import Error
-from .planning import plan
 
 __all__ = [
     "Bound",
@@ -52,14 +51,13 @@ __all__ = [
     "__version__",
     "accumulate",
     "adjoint",
+    "advice",
     "advise",
-    "advising",
     "codecs",
     "doctor",
     "errors",
     "paged",
     "plan",
-    "planning",
     "schedules",
     "stats",
     "tiled",

@@ -6,14 +6,13 @@ before it is asked for: the package itself needs no library of arrays.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import math
 from typing import Any
 
 from . import _structures
-from ._unspool import DeviceBuffer, Exporter
+from ._unspool import DeviceBuffer
 from .errors import ArrayError, MissingLibraryError, OptionError
 
 _LIBRARIES = ("numpy", "cupy", "torch", "jax")
@@ -244,18 +243,7 @@ def _opaque_dtype(numpy: Any, size: int, tag: str) -> Any:
         return numpy.dtype(spelled)
     if tag.removesuffix("x").isdecimal() or tag == "x":
         return numpy.dtype((numpy.void, size))
-    return described_dtype(numpy, size, tag)
-
-
-def described_dtype(numpy: Any, size: int, tag: str) -> Any:
-    """The dtype with this format. NumPy leaves the padding at the end of a structure out when it
-    writes a format, and insists on it when it reads one: as much is added as it takes."""
-    for padding in range(size):
-        described = f"{tag[:-1]}{'x' * padding}}}" if padding else tag
-        with contextlib.suppress(RuntimeError, ValueError):
-            return numpy.asarray(Exporter(described, size)).dtype
-    message = f"NumPy cannot read the item format {tag!r} of {size} bytes; restore() into an array"
-    raise ArrayError(message)
+    return _structures.described_dtype(numpy, size, tag)
 
 
 def _torch_dtype(dtype: str) -> Any:

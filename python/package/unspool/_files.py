@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from .errors import OptionError, StorageError, shown
 
-__all__ = ["AnyPath", "Format", "absolute", "read_text", "same", "whole", "write_json"]
+__all__ = ["AnyPath", "Format", "Kept", "absolute", "read_text", "same", "whole", "write_json"]
 
 #: A path as Python takes it.
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -101,12 +101,14 @@ class Format:
         version: what is written, and the only one that is read.
         what: an object of this kind, in words: "file of links".
         error: what is raised for everything else.
+        indent: of the text of a file.
     """
 
     mark: str
     version: int
     what: str
     error: type[Exception]
+    indent: int | None = None
 
     def marked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """The fields, with the mark in front."""
@@ -152,3 +154,48 @@ class Format:
             return make(found)
         except self.error as why:
             raise self.error(f"{os.fspath(path)}: {why}") from why
+
+
+class Kept:
+    """A record that files of JSON keep: a subclass says in which format, and how it is made."""
+
+    __slots__ = ()
+    _format: ClassVar[Format]
+
+    def _fields(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @classmethod
+    def _of_fields(cls, fields: dict[str, Any]) -> Self:
+        return cls(**fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as nested dictionaries, lists and numbers, ready for `json.dump`."""
+        return self._format.marked(self._fields())
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """Made from what `to_dict` gave.
+
+        Raises:
+            Error: it is something else; the class of the error is that of the format.
+        """
+        return cls._format.made(found, cls._of_fields)
+
+    def save_to(self, path: str | os.PathLike[str]) -> None:
+        """Writes a file of JSON, as a whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write_json(path, self.to_dict(), self._format.indent)
+
+    @classmethod
+    def load_from(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads what `save_to` wrote.
+
+        Raises:
+            Error: the file holds something else; its class is that of the format.
+            OSError: it cannot be read.
+        """
+        return cls._format.read(path, cls.from_dict)

@@ -8,6 +8,7 @@ Equal layouts have equal texts, and layouts whose fields lie elsewhere have othe
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib
 import re
@@ -15,6 +16,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ._unspool import Exporter
 from .errors import ArrayError
 
 # What `ast.literal_eval` and NumPy raise for a text that is not a layout.
@@ -215,9 +217,18 @@ def _check_size(form: str, itemsize: int) -> None:
         )
 
 
-def _read_by_numpy(form: str, itemsize: int) -> Any:
-    from ._arrays import described_dtype
+def described_dtype(numpy: Any, size: int, tag: str) -> Any:
+    """The dtype with this format. NumPy leaves the padding at the end of a structure out when it
+    writes a format, and insists on it when it reads one: as much is added as it takes."""
+    for padding in range(size):
+        described = f"{tag[:-1]}{'x' * padding}}}" if padding else tag
+        with contextlib.suppress(RuntimeError, ValueError):
+            return numpy.asarray(Exporter(described, size)).dtype
+    message = f"NumPy cannot read the item format {tag!r} of {size} bytes; restore() into an array"
+    raise ArrayError(message)
 
+
+def _read_by_numpy(form: str, itemsize: int) -> Any:
     try:
         dtype = described_dtype(importlib.import_module("numpy"), itemsize, form)
     except ImportError:

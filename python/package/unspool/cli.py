@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import NoReturn
 
-from unspool import Error, __version__
-from unspool._directory import add_commands
-from unspool._unspool import size_in_bytes
-from unspool.errors import MissingLibraryError, OptionError
+from ._directory import add_commands
+from ._doctor.command import doctor_options, run_doctor
+from ._unspool import __version__, size_in_bytes
+from .advice import commands as asked
+from .advice.paging import paging_options, run_paging
+from .errors import Error, MissingLibraryError, OptionError
 
 __all__ = ["Parser", "guarded", "main", "size_in_bytes"]
 
@@ -30,6 +32,31 @@ STUDIES = {
     "bench": "measure this machine",
     "codecs": "try every codec on arrays of yours",
 }
+
+
+#: Commands with one question each: the name, what it does, what adds its options, and what runs it.
+QUESTIONS = (
+    (
+        "plan",
+        "say which schedule of an adjoint is fastest",
+        asked.plan_options,
+        asked.run_plan,
+    ),
+    (
+        "advise",
+        "say how a long job should keep its checkpoints",
+        asked.advise_options,
+        asked.run_advise,
+    ),
+    (
+        "accumulate",
+        "say what to compress, and what together",
+        asked.accumulate_options,
+        asked.run_accumulate,
+    ),
+    ("doctor", "say what this machine has and what is missing", doctor_options, run_doctor),
+    ("paging", "say what paging would bring for some bytes", paging_options, run_paging),
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -115,65 +142,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="unspool", description="Histories of computations.")
     parser.add_argument("--version", action="version", version=f"unspool {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    plan = commands.add_parser("plan", help="say which schedule of an adjoint is fastest")
-    _add_plan(plan)
-    advise = commands.add_parser("advise", help="say how a long job should keep its checkpoints")
-    _add_advise(advise)
-    accumulate = commands.add_parser("accumulate", help="say what to compress, and what together")
-    _add_accumulate(accumulate)
-    doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
-    _add_doctor(doctor)
-    paging = commands.add_parser("paging", help="say what paging would bring for some bytes")
-    _add_paging(paging)
+    for name, text, add_options, run in QUESTIONS:
+        command = commands.add_parser(name, help=text)
+        add_options(command)
+        command.set_defaults(command=run)
     add_commands(commands)
     for name, text in STUDIES.items():
         commands.add_parser(name, help=f"{text} (unspool-studies)")
     return parser
-
-
-def _add_plan(parser: argparse.ArgumentParser) -> None:
-    # The options need nothing that is not in Python; the command itself is imported when it runs.
-    from unspool._plan.options import add_options
-
-    add_options(parser)
-
-    def command(options: argparse.Namespace) -> int:
-        from unspool._plan.command import run_command
-
-        return run_command(options)
-
-    parser.set_defaults(command=command)
-
-
-def _add_advise(parser: argparse.ArgumentParser) -> None:
-    from unspool._advise.options import add_options
-
-    add_options(parser)
-
-    def command(options: argparse.Namespace) -> int:
-        from unspool._advise.command import run_command
-
-        return run_command(options)
-
-    parser.set_defaults(command=command)
-
-
-def _add_accumulate(parser: argparse.ArgumentParser) -> None:
-    from unspool.accumulate.command import add_options, run_command
-
-    add_options(parser)
-    parser.set_defaults(command=run_command)
-
-
-def _add_paging(parser: argparse.ArgumentParser) -> None:
-    from unspool._paging.command import add_options, run_command
-
-    add_options(parser)
-    parser.set_defaults(command=run_command)
-
-
-def _add_doctor(parser: argparse.ArgumentParser) -> None:
-    from unspool._doctor.command import add_options, run_command
-
-    add_options(parser)
-    parser.set_defaults(command=run_command)

@@ -14,7 +14,7 @@ const FOREIGN: &[&str] = &["SingleLevelRevolver.__init__"];
 const LARGER: &[(&str, usize)] =
     &[("Checkpointer.__init__", 18), ("advise", 18), ("adjoint", 16), ("Spool.__new__", 14)];
 /// Names that the package had when the limit came. Like [`LARGER`], it only becomes less.
-const MORE_NAMES: usize = 25;
+const MORE_NAMES: usize = 24;
 
 /// Public calls with too many parameters, and a package with too many names.
 pub fn check(python: &Sources) -> Vec<Finding> {

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from unspool._doctor.facts import Diagnosis, Facts, Finding, facts
+from unspool._doctor.diagnosis import Diagnosis
+from unspool._doctor.facts import Facts, Finding, facts
 
 __all__ = ["Diagnosis", "Facts", "Finding", "diagnose", "doctor", "folders"]
 

@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from unspool._doctor import diagnose, libraries
-from unspool._doctor.facts import Diagnosis, Finding
+from unspool._doctor.diagnosis import Diagnosis
+from unspool._doctor.facts import Finding
 from unspool.errors import Error
 
-__all__ = ["add_options", "run_command"]
+__all__ = ["doctor_options", "run_doctor"]
 
 #: What `--require` understands.
 NEEDS = ("cuda", "nvrtc", "direct-io", "io-uring", *libraries.PACKAGES)
@@ -27,7 +28,7 @@ NEEDS = ("cuda", "nvrtc", "direct-io", "io-uring", *libraries.PACKAGES)
 MISSING = 1
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def doctor_options(parser: argparse.ArgumentParser) -> None:
     """Adds everything that `unspool doctor` understands."""
     parser.description = (
         "Says what this machine has for a spool, and what to do about what is missing or poor."
@@ -64,7 +65,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def run_command(options: argparse.Namespace) -> int:
+def run_doctor(options: argparse.Namespace) -> int:
     """Prints what was found; returns the exit code."""
     found = look(options.disk, options.measure, options.timeout)
     print(json.dumps(found.to_dict(), indent=2) if options.json else found)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from unspool._doctor import libraries
-from unspool._doctor.facts import Diagnosis, Facts, Finding, rate
+from unspool._doctor.diagnosis import Diagnosis
+from unspool._doctor.facts import SLOW_LINK, Facts, Finding, rate
 from unspool.stats import size
 
 #: Less than this is free: a tier would be too small to be of use.
 LITTLE = 1 << 30
-#: Copies to and from a device are poor below this; PCIe 3.0 with 16 lanes gives 12e9.
-SLOW_LINK = 10e9
 #: The share of its rate that a direction should keep while the other one runs.
 GOOD_SHARE = 0.6
 #: Seconds after which the start of a device sets it up from nothing.

@@ -14,10 +14,17 @@ model contains.
     print(found)
 """
 
-from unspool.accumulate.costs import NVCOMP, TWINE, CodecCost
-from unspool.accumulate.planning import Accumulation, Outcome, follow, plan
-from unspool.accumulate.profile import Layout, Profile, ProfileError, Recorded
-from unspool.accumulate.watch import PlanDroppedWarning, Watch, open_profile
+from ..advice.accumulating import Accumulation, Outcome, follow, plan
+from ..advice.profile import (
+    NVCOMP,
+    TWINE,
+    CodecCost,
+    Layout,
+    Profile,
+    ProfileError,
+    Recorded,
+)
+from .watch import PlanDroppedWarning, Watch, open_profile
 
 __all__ = [
     "NVCOMP",

@@ -22,11 +22,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from unspool._plan.links import Rate
-from unspool.accumulate.costs import NVCOMP, TWINE, CodecCost
-from unspool.accumulate.planning import Accumulation, plan
-from unspool.accumulate.profile import Layout, Profile, Recorded
-from unspool.errors import Error
+from ..advice.accumulating import Accumulation, plan
+from ..advice.links import Rate
+from ..advice.profile import NVCOMP, TWINE, CodecCost, Layout, Profile, Recorded
+from ..errors import Error
 
 __all__ = ["PlanDroppedWarning", "Watch", "open_profile"]
 

@@ -74,5 +74,6 @@ def as_checkpoint_schedule(
         OptionError: `storage` names no tier, or no storage for copies.
     """
     from unspool.interop import checkpoint_schedules
+    from unspool.schedules import as_schedule
 
-    return checkpoint_schedules.offer(schedule, storage, adjoint_data, whole_states)
+    return checkpoint_schedules.offer(as_schedule(schedule), storage, adjoint_data, whole_states)

@@ -10,8 +10,8 @@ from typing import Any
 
 import jax
 from unspool import Spool
-from unspool._plan.sizes import bytes_of
 from unspool._unspool import jax_drop, jax_forget, jax_give_up, jax_loop, jax_may_join
+from unspool.advice.sizes import bytes_of
 from unspool.errors import OptionError
 
 __all__ = ["Loop", "forget", "give_up", "loop_of", "tie"]

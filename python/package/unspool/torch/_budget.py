@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import torch
-from unspool._plan.blocks import Lane, Way
-from unspool._plan.links import Links, LinksError, Rate
-from unspool._plan.sizes import bytes_of
+from unspool.advice import measure_links
+from unspool.advice.blocks import Lane, Way
+from unspool.advice.links import Links, LinksError, Rate
+from unspool.advice.sizes import bytes_of
 from unspool.errors import OptionError
-from unspool.planning import measure_links
 from unspool.stats import size, table, time
 
 from ._found import Wrapped, blocks_of
@@ -130,7 +130,7 @@ class budget:
         spool: where what is moved goes, under versions of its own. Without one, a spool is opened
             when it is first needed: in main memory for tensors of a GPU, and in the folder for
             temporary files for those in main memory, of which a RuntimeWarning says how much.
-        links: the speeds of the machine, from `unspool.planning.measure_links`; None measures
+        links: the speeds of the machine, from `unspool.advice.measure_links`; None measures
             them when not everything can be kept, for about two seconds.
 
     Raises:

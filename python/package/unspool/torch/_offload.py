@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-from unspool._plan.sizes import bytes_of
+from unspool.advice.sizes import bytes_of
 from unspool.errors import OptionError
 
 from ._eager import uncompiled

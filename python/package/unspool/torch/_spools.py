@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from unspool import Spool
-from unspool._plan.sizes import bytes_of, tiers_of
+from unspool.advice.sizes import bytes_of, tiers_of
 from unspool.errors import Error, OptionError
 
 from ._layout import Layout

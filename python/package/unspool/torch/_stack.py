@@ -16,7 +16,7 @@ from collections import OrderedDict
 from typing import Any
 
 import torch
-from unspool._plan.blocks import Way
+from unspool.advice.blocks import Way
 
 from ._again import Watch
 from ._clock import Clock

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
-from unspool._plan.blocks import Block, Forecast, Lane, Way, best, enough
-from unspool._plan.outcome import NoPlanError
+from unspool.advice.blocks import Block, Forecast, Lane, Way, best, enough
+from unspool.advice.plans import NoPlanError
 from unspool.stats import size
 
 from ._clock import Clock
@@ -36,7 +36,7 @@ class Call:
         key: the block and the shapes that it was given.
         kind: what calls have in common that take as much memory and as long; None where nothing is
             measured.
-        saved, inputs: bytes, as in `unspool._plan.blocks.Block`; None where they were not counted.
+        saved, inputs: bytes, as in `unspool.advice.blocks.Block`; None where they were not counted.
         begin, end: moments of the forward pass.
     """
 

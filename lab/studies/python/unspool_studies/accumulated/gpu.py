@@ -26,8 +26,8 @@ from typing import Any
 from unspool import NvComp
 from unspool.accumulate import CodecCost
 from unspool.accumulate import plan as plan_for
+from unspool.advice import Rate
 from unspool.errors import ArrayError, OptionError
-from unspool.planning import Rate
 from unspool_studies.accumulated.options import Accumulated
 from unspool_studies.accumulated.virtual import APPROACHES, Case, cases_of, costs_of
 from unspool_studies.bench.cuda import Cuda, Stream

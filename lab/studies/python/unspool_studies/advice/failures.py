@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from unspool import Checkpointer
-from unspool.advising import Choice, Place, advise
+from unspool.advice import Choice, Place, advise
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.report import Report, Table
 

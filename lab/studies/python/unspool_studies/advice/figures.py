@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from unspool.advising import Place, Prices
+from unspool.advice import Place, Prices
 from unspool_studies.advice.machines import THESIS, TODAY, YEAR, Machine, ratio_of
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.report import Report, Table

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from unspool.advising import Choice, Place, Prices, advise
+from unspool.advice import Choice, Compression, Place, Prices, Rate, advise
 from unspool.errors import OptionError
-from unspool.planning import Compression, Rate
 
 __all__ = ["GPU_MTBF", "THESIS", "TODAY", "Machine", "ratio_of"]
 

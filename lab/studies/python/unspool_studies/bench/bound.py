@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import accumulate
 
-from unspool import planning
-from unspool.planning import Candidate, Rate
+from unspool import advice
+from unspool.advice import Candidate, Rate
 from unspool.schedules import Discard, Forward, Restore, Reverse, Save
 from unspool.schedules.base import dry_run
 
@@ -220,12 +220,12 @@ class Pace:
 
 def least_of(
     candidate: Candidate,
-    links: planning.Links,
+    links: advice.Links,
     steps: tuple[float, float],
     sizes: tuple[int, int],
     count: int | None = None,
 ) -> float:
-    """The bound of a schedule with its tiers, as `unspool.planning` has them.
+    """The bound of a schedule with its tiers, as `unspool.advice` has them.
 
     Args:
         candidate: the schedule, and the options of its spool.

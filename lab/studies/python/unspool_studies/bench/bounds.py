@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from unspool.planning import Link, Links, Rate, predict
+from unspool.advice import Link, Links, Rate, predict
 from unspool.schedules import Revolve, Schedule, StoreAll, Uniform, ZCut
 from unspool.stats import size as size_text
 from unspool_studies.bench.bound import least_of

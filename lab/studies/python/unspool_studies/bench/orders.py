@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import unspool
-from unspool.planning import measure_links
+from unspool.advice import measure_links
 from unspool.stats import size as size_text
 from unspool_studies.bench.bound import Access, Link, least_seconds
 from unspool_studies.bench.cuda import Cuda

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import unspool
-from unspool.planning import Candidate, predict
+from unspool.advice import Candidate, predict
 from unspool.stats import size as size_text
 from unspool_studies._native import Acoustic, largest_stable_step
 from unspool_studies.bench.bound import least_of
@@ -156,7 +156,7 @@ def run(plan: Plan, report: Report) -> None:
     forward, reverse = application.step_seconds()
     disk = (str(plan.directory), asked.disk)
     tiers: dict[str, Any] = {"device": asked.device, "host": asked.host, "disk": disk, **PLAIN}
-    links = unspool.planning.measure_links(
+    links = unspool.advice.measure_links(
         **tiers,
         checkpoint_bytes=application.state_bytes,
         work=lambda: application.forward(None, 0, 1),
@@ -184,7 +184,7 @@ def run(plan: Plan, report: Report) -> None:
 
 
 def _rows(
-    table: Table, asked: Prediction, application: Application, found: unspool.planning.Plan
+    table: Table, asked: Prediction, application: Application, found: unspool.advice.Plan
 ) -> None:
     first: int | None = None
     for candidate in found.candidates:
@@ -219,7 +219,7 @@ def run_candidate(application: Application, candidate: Candidate) -> Outcome:
     )
 
 
-def _model(found: unspool.planning.Plan, candidate: Candidate, outcome: Outcome) -> float:
+def _model(found: unspool.advice.Plan, candidate: Candidate, outcome: Outcome) -> float:
     """What would have been predicted for steps as long as they turned out to be."""
     # What was measured is slowed by transfers already: the prediction slows steps again.
     plain = found.problem.least_seconds(candidate.forward_steps)
@@ -236,7 +236,7 @@ def _model(found: unspool.planning.Plan, candidate: Candidate, outcome: Outcome)
 
 
 def _cells(
-    found: unspool.planning.Plan, candidate: Candidate, outcome: Outcome, same: bool
+    found: unspool.advice.Plan, candidate: Candidate, outcome: Outcome, same: bool
 ) -> list[Cell]:
     def error(predicted: float) -> float:
         return 100 * (predicted / outcome.seconds - 1)

@@ -10,8 +10,8 @@ import hashlib
 import time
 from dataclasses import dataclass, replace
 
+from unspool.advice import Candidate
 from unspool.errors import Error
-from unspool.planning import Candidate
 from unspool.stats import size as size_text
 from unspool_studies.bench.bound import least_of
 from unspool_studies.bench.measure import Sample

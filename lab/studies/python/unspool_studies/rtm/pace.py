@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from unspool import planning, schedules
-from unspool.planning import Candidate, Links
+from unspool import advice, schedules
+from unspool.advice import Candidate, Links
 from unspool.schedules import Schedule
 from unspool_studies.rtm.clock import Clock
 from unspool_studies.rtm.history import Memory
@@ -58,12 +58,12 @@ class Pace:
         job = self._job
         work = None if job.device is not None else _Bench(job).forward
         size = self._sizes["state_bytes"]
-        return planning.measure_links(**self._tiers, checkpoint_bytes=size, work=work)
+        return advice.measure_links(**self._tiers, checkpoint_bytes=size, work=work)
 
     @cached_property
     def best(self) -> Candidate:
         """The fastest schedule for a shot, and the tiers that it needs."""
-        return planning.plan(self._job.survey.timing.saves, **self._figures).best
+        return advice.plan(self._job.survey.timing.saves, **self._figures).best
 
     def predict(
         self,
@@ -84,11 +84,11 @@ class Pace:
         figures = self._figures | {"step_seconds": forward, "reverse_seconds": reverse}
         if memory is not None:
             figures |= memory.tiers
-        return planning.predict(schedule, steps=steps, **figures)
+        return advice.predict(schedule, steps=steps, **figures)
 
     def levels(self) -> Schedule:
         """The schedule over several tiers: as many states in each as it holds, at its costs."""
-        tiers = planning.tiers_of(**self._tiers)
+        tiers = advice.tiers_of(**self._tiers)
         size, links = self._sizes["state_bytes"], self.links
         steps = self._job.survey.timing.saves
         slots = {name: tiers.slots(name, size, links.on_gpu) for name in tiers.names}

@@ -9,7 +9,7 @@ import collections
 from collections.abc import Mapping, Set
 from typing import Any
 
-from unspool.errors import MissingLibraryError
+from unspool.errors import MissingLibraryError, ScheduleError
 
 try:
     import checkpoint_schedules as _theirs
@@ -22,21 +22,18 @@ from unspool.interop.checkpoint_schedules.adapted import Known, Online
 from unspool.interop.checkpoint_schedules.offer import Offered
 from unspool.interop.checkpoint_schedules.places import storages, tiers
 from unspool.interop.checkpoint_schedules.prune import prune
-from unspool.schedules import (
+from unspool.schedules.actions import Save
+from unspool.schedules.base import Schedule
+from unspool.schedules.given import whole
+from unspool.schedules.native import (
     Listed,
     MultiLevel,
     OnlineRevolve,
     Revolve,
-    Save,
-    Schedule,
-    ScheduleError,
     StoreAll,
     Uniform,
     ZCut,
-    as_schedule,
-    check,
 )
-from unspool.schedules.given import whole
 
 __all__ = ["adapt", "offer"]
 
@@ -67,13 +64,13 @@ def adapt(
 
 
 def offer(
-    schedule: Any,
+    schedule: Schedule,
     storage: Any = "RAM",
     adjoint_data: bool | None = None,
     whole_states: bool = False,
 ) -> Offered:
     """See `unspool.interop.as_checkpoint_schedule`."""
-    ours = _tidy(as_schedule(schedule))
+    ours = _tidy(schedule)
     places = storages(storage)
     if isinstance(ours, OnlineRevolve) and not whole_states:
         raise ScheduleError(
@@ -99,5 +96,6 @@ def _tidy(ours: Schedule) -> Schedule:
     """A schedule whose copies go with their last use, as a Move says it."""
     if ours.steps is None or isinstance(ours, MultiLevel | _PLAIN):
         return ours
-    check(ours)
+    # It is followed once, which refuses what breaks a rule.
+    ours.counts()
     return Listed(prune(list(ours)))

@@ -6,9 +6,12 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from unspool.errors import ScheduleError
 from unspool.interop.checkpoint_schedules.prune import Key, prune
 from unspool.interop.checkpoint_schedules.translate import Translator
-from unspool.schedules import Action, Forward, Listed, Save, Schedule, ScheduleError
+from unspool.schedules.actions import Action, Forward, Save
+from unspool.schedules.base import Schedule
+from unspool.schedules.native import Listed
 
 __all__ = ["Known", "Online"]
 

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.schedules import Action, Discard, Forward, Restore, Reverse, Save, Schedule
+from unspool.schedules.actions import Action, Discard, Forward, Restore, Reverse, Save
+from unspool.schedules.base import Schedule
 
 __all__ = ["Lookahead", "only_reversed"]
 

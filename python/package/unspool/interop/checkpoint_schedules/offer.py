@@ -15,19 +15,11 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import checkpoint_schedules as theirs
+from unspool.errors import ScheduleError
 from unspool.interop.checkpoint_schedules.lookahead import Lookahead, only_reversed
-from unspool.schedules import (
-    Action,
-    Discard,
-    Forward,
-    Restore,
-    Reverse,
-    Save,
-    Schedule,
-    ScheduleError,
-    StoreAll,
-    ZCut,
-)
+from unspool.schedules.actions import Action, Discard, Forward, Restore, Reverse, Save
+from unspool.schedules.base import Schedule
+from unspool.schedules.native import StoreAll, ZCut
 
 __all__ = ["Offered"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from unspool.schedules import Action, Discard, End, Forward, Restore, Save
+from unspool.schedules.actions import Action, Discard, End, Forward, Restore, Save
 
 __all__ = ["Key", "prune"]
 

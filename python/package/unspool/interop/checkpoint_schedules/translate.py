@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import checkpoint_schedules as theirs
+from unspool.errors import ScheduleError
 from unspool.interop.checkpoint_schedules.prune import Key
-from unspool.schedules import Action, End, Forward, Restore, Reverse, Save, ScheduleError
+from unspool.schedules.actions import Action, End, Forward, Restore, Reverse, Save
 
 __all__ = ["Translator"]
 

@@ -18,24 +18,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from unspool._advise.problem import number
-from unspool.errors import OptionError
-
-__all__ = [
-    "Chain",
-    "Level",
-    "TwoLevels",
-    "best_interval",
-    "best_pair",
-    "break_even",
-    "chain_of",
-    "checked",
-    "efficiency",
-    "efficiency_of_two",
-    "lifespan",
-    "node_cost",
-    "optimum",
-]
+from ..errors import OptionError
+from .sizes import number
 
 #: How many local checkpoints may lie between two remote ones.
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)

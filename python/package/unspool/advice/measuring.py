@@ -11,13 +11,11 @@ import statistics
 import time
 from collections.abc import Callable
 
-from unspool._doctor import Facts
-from unspool._plan.links import Link, Links, LinksError, Rate
-from unspool._plan.probe import ROUND, ROUNDS, Probe
-from unspool._plan.sizes import Tiers
-from unspool.errors import OptionError
-
-__all__ = ["LARGEST", "measure"]
+from .._doctor import Facts, doctor
+from ..errors import OptionError
+from .links import Link, Links, LinksError, Rate
+from .probe import ROUND, ROUNDS, Probe
+from .sizes import Tiers
 
 #: The most bytes of a checkpoint of the probe, and those of its first spool.
 LARGEST, SMALLEST = 32 << 20, 1 << 20
@@ -30,7 +28,7 @@ def measure(
     work: Callable[[], object] | None = None,
     arrays: int = 1,
 ) -> Links:
-    """See `unspool.planning.measure_links`."""
+    """See `unspool.advice.measure_links`."""
     if "disk" in tiers.names and tiers.directory is None:
         raise OptionError(
             "The disk tier has no directory to measure: give one, as in "
@@ -147,8 +145,6 @@ def _first_touch(probe: Probe, save: Rate) -> float:
 
 def _speeds(where: str) -> Facts | None:
     """What the GPU `where` copies at, if it is one and says so."""
-    from unspool._doctor import doctor
-
     if where == "cpu":
         return None
     devices = doctor(measure=True).devices

@@ -25,9 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from unspool._plan.links import Rate
-
-__all__ = ["Block", "Forecast", "Lane", "Way", "best", "enough", "forecast"]
+from .links import Rate
 
 #: Blocks up to which all choices are looked at: 4**5 of them.
 FEW = 5

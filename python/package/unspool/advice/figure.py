@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from unspool._advise.choosing import choices_of
-from unspool._advise.problem import Place, Problem
-from unspool.errors import MissingLibraryError
-
-__all__ = ["curves", "draw"]
+from ..errors import MissingLibraryError
+from .jobs import Problem, choices_of
+from .places import Place
 
 #: How far the axes go to both sides of this machine, and points on them.
 SPAN, POINTS = 100.0, 41

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from unspool._files import Format, write_json
-from unspool._plan.sizes import TIERS
-from unspool.errors import Error, OptionError
-
-__all__ = ["Link", "Links", "LinksError", "Rate"]
+from .._files import Format, Kept
+from ..errors import Error, OptionError
+from ..stats import table, time
+from .sizes import TIERS, number
 
 
 class LinksError(Error, ValueError):
     """A file that holds no links."""
-
-
-FORMAT = Format("unspool_links", 1, "file of links", LinksError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +31,12 @@ class Rate:
     latency: float = 0.0
 
     def __post_init__(self) -> None:
-        _check("bytes_per_second", self.bytes_per_second, 1.0, 1e18)
-        _check("latency", self.latency, 0.0, 1e6)
+        number("bytes_per_second", self.bytes_per_second, 1.0, 1e18)
+        number("latency", self.latency, 0.0, 1e6)
 
     def seconds(self, count: int) -> float:
         """How long `count` bytes take."""
         return self.latency + count / self.bytes_per_second
-
-
-def _check(name: str, value: Any, least: float, most: float) -> None:
-    """A number of a file that people may have written."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and least <= value <= most):
-        raise OptionError(
-            f"{name} is {value!r:.40}: a number from {least:g} to {most:g} is needed."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +59,11 @@ class Link:
     contention: float = 0.0
 
     def __post_init__(self) -> None:
-        _check("contention", self.contention, 0.0, 1e3)
+        number("contention", self.contention, 0.0, 1e3)
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class Links(Kept):
     """The speeds of one machine, as `measure_links` finds them.
 
     Attributes:
@@ -91,6 +77,8 @@ class Links:
         checkpoint_bytes: what the copies carried that were measured; 0 when none were.
         seconds: how long the measurement took.
     """
+
+    _format: ClassVar[Format] = Format("unspool_links", 1, "file of links", LinksError, indent=1)
 
     on: str
     tiers: tuple[str, ...]
@@ -111,9 +99,9 @@ class Links:
         pairs = tuple(pairwise(self.tiers))
         if tuple((link.fast, link.slow) for link in self.links) != pairs:
             raise OptionError(f"links are needed for each pair of neighbours: {pairs}.")
-        _check("first_touch", self.first_touch, 0.0, 1.0)
-        _check("checkpoint_bytes", self.checkpoint_bytes, 0, 2**63)
-        _check("seconds", self.seconds, 0.0, 1e6)
+        number("first_touch", self.first_touch, 0.0, 1.0)
+        number("checkpoint_bytes", self.checkpoint_bytes, 0, 2**63)
+        number("seconds", self.seconds, 0.0, 1e6)
 
     @property
     def on_gpu(self) -> bool:
@@ -126,8 +114,7 @@ class Links:
         Raises:
             OptionError: there is no such tier.
         """
-        moves = [self.save, *(link.flush for link in self.links)]
-        return sum(move.seconds(count) for move in moves[: self._place(tier) + 1])
+        return self._seconds(tier, count, [self.save, *(link.flush for link in self.links)])
 
     def read_seconds(self, tier: str, count: int) -> float:
         """How long `count` bytes take from a tier to the application.
@@ -135,13 +122,12 @@ class Links:
         Raises:
             OptionError: there is no such tier.
         """
-        moves = [self.restore, *(link.prefetch for link in self.links)]
-        return sum(move.seconds(count) for move in moves[: self._place(tier) + 1])
+        return self._seconds(tier, count, [self.restore, *(link.prefetch for link in self.links)])
 
-    def _place(self, tier: str) -> int:
+    def _seconds(self, tier: str, count: int, moves: list[Rate]) -> float:
         if tier not in self.tiers:
             raise OptionError(f"there is no tier {tier!r} among {', '.join(self.tiers)}.")
-        return self.tiers.index(tier)
+        return sum(move.seconds(count) for move in moves[: self.tiers.index(tier) + 1])
 
     def first(self, count: int) -> Links:
         """Only the `count` fastest tiers."""
@@ -160,53 +146,35 @@ class Links:
             )
         return self.first(len(names))
 
-    def to_dict(self) -> dict[str, Any]:
-        """All figures as nested dictionaries, lists and numbers, ready for `json.dump`."""
-        return FORMAT.marked(asdict(self))
+    def _fields(self) -> dict[str, Any]:
+        return asdict(self)
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        """Made from what `to_dict` gave.
-
-        Raises:
-            LinksError: it is something else.
-        """
-        return FORMAT.made(found, lambda fields: cls(**_parts(fields)))
-
-    def save_to(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file of JSON, as a whole or not at all.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        write_json(path, self.to_dict(), indent=1)
-
-    @classmethod
-    def load_from(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads what `save_to` wrote.
-
-        Raises:
-            LinksError: the file holds something else.
-            OSError: it cannot be read.
-        """
-        return FORMAT.read(path, cls.from_dict)
+    def _of_fields(cls, fields: dict[str, Any]) -> Self:
+        links = [
+            Link(**{**link, "flush": Rate(**link["flush"]), "prefetch": Rate(**link["prefetch"])})
+            for link in fields["links"]
+        ]
+        ways = {name: Rate(**fields[name]) for name in ("save", "restore")}
+        return cls(**{**fields, **ways, "tiers": tuple(fields["tiers"]), "links": tuple(links)})
 
     def __str__(self) -> str:
-        from unspool._plan.text import links_table
+        rows = [("movement", "rate", "latency", "slows computing by"), *_movements(self)]
+        notes = f"on {self.on}"
+        if self.first_touch:
+            cost = time(self.first_touch * (1 << 30))
+            notes += f"; writing 1 GiB of main memory for the first time takes {cost} more"
+        return f"{table(rows)}\n{notes}"
 
-        return links_table(self)
+
+def _movements(links: Links) -> Iterator[tuple[str, ...]]:
+    first = links.tiers[0]
+    yield _movement(f"application -> {first}", links.save, "-")
+    yield _movement(f"{first} -> application", links.restore, "-")
+    for link in links.links:
+        yield _movement(f"{link.fast} -> {link.slow}", link.flush, f"{link.contention:.0%}")
+        yield _movement(f"{link.slow} -> {link.fast}", link.prefetch, f"{link.contention:.0%}")
 
 
-def _parts(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields with their own classes in place of dictionaries and lists."""
-    links = [
-        Link(**{**link, "flush": Rate(**link["flush"]), "prefetch": Rate(**link["prefetch"])})
-        for link in fields["links"]
-    ]
-    return {
-        **fields,
-        "tiers": tuple(fields["tiers"]),
-        "save": Rate(**fields["save"]),
-        "restore": Rate(**fields["restore"]),
-        "links": tuple(links),
-    }
+def _movement(name: str, rate: Rate, slows: str) -> tuple[str, ...]:
+    return name, f"{rate.bytes_per_second / 1e9:.2f} GB/s", time(rate.latency), slows

@@ -5,15 +5,60 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
-from unspool._advise.problem import Power
-from unspool._energy import counters, total
-from unspool.errors import MissingLibraryError, OptionError
-
-__all__ = ["Meter"]
+from .._energy import counters, total
+from ..errors import MissingLibraryError, OptionError
+from .sizes import number
 
 PHASES = ("app", "save", "restore")
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Mean electric power of one rank with its share of the machine, in watts.
+
+    Attributes:
+        app: while the application computes.
+        save: while it waits for a checkpoint; as `app` without it.
+        restore: while it is restored; as `app` without it.
+        encode: what a codec takes besides, for as long as it works.
+    """
+
+    app: float
+    save: float | None = None
+    restore: float | None = None
+    encode: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("app", "save", "restore", "encode"):
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name))
+
+    @classmethod
+    def now(cls, seconds: float = 1.0) -> Power:
+        """What the GPUs and processors of this machine take now, by their own counters of energy:
+        call it while the application computes.
+
+        Raises:
+            MissingLibraryError: no counter can be read; the text says why.
+        """
+        seconds, meter = number("seconds", seconds, 0.1, 600.0), Meter()
+        with meter.during("app"):
+            time.sleep(seconds)
+        return meter.power
+
+    def joules(
+        self, app: float, save: float = 0.0, restore: float = 0.0, encode: float = 0.0
+    ) -> float:
+        """The energy of so many seconds of each, of which those of `encode` lie within the others:
+        equations 5.5 to 5.8 of D. Ibtesham, "Improving Large Scale Application Performance via Data
+        Movement Reduction", University of New Mexico, 2017.
+        """
+        joules = app * self.app + encode * self.encode
+        joules += save * (self.app if self.save is None else self.save)
+        return joules + restore * (self.app if self.restore is None else self.restore)
 
 
 class Meter:
@@ -83,7 +128,7 @@ class Meter:
         if joules is None:
             raise MissingLibraryError(
                 "the energy cannot be measured any more: a counter has stopped, or there is none "
-                "of the device. Give powers as unspool.advising.Power(watts)."
+                "of the device. Give powers as unspool.advice.Power(watts)."
             )
         return joules
 
@@ -94,6 +139,6 @@ def _all_counters() -> Callable[[], float | None]:
     if not parts:
         raise MissingLibraryError(
             f"the power of this machine cannot be measured: {'; '.join(known.why)}. Give it as "
-            "unspool.advising.Power(watts)."
+            "unspool.advice.Power(watts)."
         )
     return lambda: total(parts)

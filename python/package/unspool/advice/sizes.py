@@ -1,10 +1,11 @@
-"""Sizes and tiers as people give them: those of `Spool`, and places that a machine does not have.
+"""Sizes, numbers and tiers as people give them: those of `Spool`, and of other machines.
 
 A size is an integer in bytes or text with a unit, exactly as in `Spool`: `"512MiB"`, `"1.5GB"`.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import re
@@ -13,11 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from unspool._types import Disk
-from unspool._unspool import Spool, size_in_bytes
-from unspool.errors import OptionError
-
-__all__ = ["TIERS", "Tiers", "bytes_of", "rate_of", "tiers_of"]
+from .._types import Disk
+from .._unspool import Spool, duration_in_seconds, size_in_bytes
+from ..errors import OptionError
 
 #: The tiers that a spool may have, fastest first.
 TIERS = ("device", "host", "disk")
@@ -38,13 +37,43 @@ def bytes_of(name: str, value: Any) -> int:
     Raises:
         OptionError: it is none; the text says what to write.
     """
-    found = _parsed(name, value) if isinstance(value, str) else _whole(value)
+    try:
+        found = size_in_bytes(value) if isinstance(value, str) else _whole(value)
+    except ValueError as why:
+        raise OptionError(f"{name}: {why}.") from None
     if found is None:
         advice = 'write a string such as "512MiB" or "1.5GB", or a whole number of bytes'
         raise OptionError(f"{name}={value!r} is not a size; {advice}.")
     if not 0 < found < 2**63:
         raise OptionError(f"{name}={value!r}: from 1 byte to 8 EiB, or leave it out.")
     return found
+
+
+def number(name: str, value: Any, least: float = 0.0, most: float = math.inf) -> float:
+    """A finite number between two others.
+
+    Raises:
+        OptionError: it is none; the text says what is needed.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and math.isfinite(value) and least <= value <= most):
+        upper = "" if most == math.inf else f" to {most:g}"
+        raise OptionError(f"{name}={value!r:.40}: a finite number from {least:g}{upper} is needed.")
+    return float(value)
+
+
+def duration_of(name: str, value: Any, least: float = 0.0) -> float:
+    """The seconds of a duration: a text such as `"1h30min"`, or a number.
+
+    Raises:
+        OptionError: it is none.
+    """
+    if isinstance(value, str):
+        try:
+            value = duration_in_seconds(value)
+        except ValueError as why:
+            raise OptionError(f"{name}: {why}.") from None
+    return number(name, value, least)
 
 
 def rate_of(name: str, text: str) -> float:
@@ -57,13 +86,6 @@ def rate_of(name: str, text: str) -> float:
     if not words.endswith("/s"):
         raise OptionError(f'{name} {text}: a speed is written as "500 GB/s".')
     return float(bytes_of(name, words.removesuffix("/s")))
-
-
-def _parsed(name: str, text: str) -> int:
-    try:
-        return size_in_bytes(text)
-    except ValueError as why:
-        raise OptionError(f"{name}: {why}.") from None
 
 
 def _whole(value: Any) -> int | None:

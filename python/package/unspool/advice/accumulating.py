@@ -1,19 +1,18 @@
-"""Plans: the best schedule for a recorded run, beside what simple ones cost."""
+"""`unspool.accumulate`: the best schedule for a recorded run, beside what simple ones cost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
-from unspool._plan.links import Rate
-from unspool._plan.sizes import bytes_of
-from unspool._unspool import follow_accumulation, plan_accumulation
-from unspool.accumulate.costs import CodecCost
-from unspool.accumulate.profile import Profile
-from unspool.errors import OptionError
-
-__all__ = ["Accumulation", "Outcome", "follow", "plan"]
+from .._unspool import follow_accumulation, plan_accumulation
+from ..errors import OptionError
+from ..stats import size, table, time
+from .links import Rate
+from .profile import CodecCost, Profile
+from .sizes import bytes_of
 
 #: Copies on an H100: 1.49 TB/s, and about 3 us for one to begin.
 DEVICE_COPY = Rate(1.49e12, 3e-6)
@@ -24,6 +23,18 @@ DECISIONS = ("raw", "alone", "hold", "together")
 
 #: No limit to what is compressed in one call.
 ANY = 2**32 - 1
+
+#: What the simple schedules are called in a table.
+NAMES = {
+    "raw": "no compression",
+    "alone": "each alone",
+    "full": "when the cache is full",
+    "pays": "as soon as it pays",
+    "batches": "batches of 8",
+}
+
+#: Runs of decisions that a text shows.
+SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +112,14 @@ class Accumulation:
         return {**found, "codec": self.codec.to_dict()}
 
     def __str__(self) -> str:
-        from unspool.accumulate.text import report
-
-        return report(self)
+        """A table of the schedules, and the decisions of the best one."""
+        head = ("schedule", "time", "blocked", "of it codec", "overhead", "GB/s", *DECISIONS)
+        rows = [head, _row("best", self.best)]
+        rows += [_row(NAMES.get(name, name), one) for name, one in self.simple.items()]
+        best = self.best
+        about = f"{len(best.decisions)} checkpoints, {size(best.raw_bytes)}; {self.codec.name}"
+        about += f", cache {size(self.cache)}"
+        return f"{about}\n\n{table(rows)}\n\n{_proof(self)}\n{shortened(best.decisions)}"
 
 
 def plan(
@@ -207,3 +223,30 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
     counts = dict(zip(DECISIONS, found["counts"], strict=True))
     fields = {name: found[name] for name in names}
     return Outcome(**fields, decisions=tuple(found["decisions"]), counts=counts)
+
+
+def _row(name: str, one: Outcome) -> tuple[str, ...]:
+    return (
+        name,
+        time(one.seconds),
+        time(one.blocked),
+        time(one.codec),
+        f"{one.overhead:.1%}",
+        f"{one.throughput / 1e9:.1f}",
+        *(f"{one.counts[decision]:,}" for decision in DECISIONS),
+    )
+
+
+def _proof(found: Accumulation) -> str:
+    if found.is_optimal:
+        return "the best schedule is proven to be optimal:"
+    gap = found.best.seconds / found.at_least - 1 if found.at_least else 0.0
+    return f"no schedule can be faster than the best one by more than {gap:.2%}:"
+
+
+def shortened(decisions: Sequence[str]) -> str:
+    """Equal decisions in a row with their number: `3 raw, 2 hold, together`."""
+    runs = [(decision, len(list(same))) for decision, same in groupby(decisions)]
+    words = [decision if count == 1 else f"{count} {decision}" for decision, count in runs]
+    more = f" ... ({len(words) - SHOWN} more)" if len(words) > SHOWN else ""
+    return ", ".join(words[:SHOWN]) + more

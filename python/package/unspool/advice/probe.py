@@ -9,23 +9,21 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import json
 import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from unspool._plan.sizes import Tiers
-from unspool._plan.spans import Span, rate_of, read_spans
-from unspool._types import Disk
-from unspool._unspool import Spool
-from unspool.errors import WaitTimeoutError
-
-__all__ = ["ROUND", "ROUNDS", "Probe"]
+from .._types import Disk
+from .._unspool import Spool
+from ..errors import WaitTimeoutError
+from .sizes import Tiers
 
 #: Checkpoints of one round, and how many of them the fastest tier and those below it hold: more
 #: than the caches of a CPU.
@@ -46,6 +44,52 @@ BESIDE, SLOWEST = 0.15, 2.0
 
 #: What computing is, when nobody says otherwise: one thread that copies so many bytes.
 COPIED = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One transfer of a spool's trace that was completed.
+
+    Attributes:
+        lane: source and target, such as `"host-disk"`.
+        version: of the checkpoint.
+        bytes: that moved.
+        begin, end: in seconds.
+    """
+
+    lane: str
+    version: int
+    bytes: int
+    begin: float
+    end: float
+
+
+def read_spans(path: Path) -> list[Span]:
+    """The transfers in a trace that `Spool.write_trace` has just written."""
+    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    lanes = (event for event in events if event["ph"] == "X" and "-" in event["cat"])
+    return [
+        Span(one["cat"], facts["version"], facts["bytes"], begin, begin + one["dur"] / 1e6)
+        for one in lanes
+        for facts, begin in [(one["args"], one["ts"] / 1e6)]
+        if facts["outcome"] == "done" and facts["bytes"] > 0
+    ]
+
+
+def busy_seconds(spans: Iterable[Span]) -> float:
+    """The time in which at least one of them was under way."""
+    total, until = 0.0, float("-inf")
+    for span in sorted(spans, key=lambda span: span.begin):
+        total += max(0.0, span.end - max(span.begin, until))
+        until = max(until, span.end)
+    return total
+
+
+def rate_of(spans: Iterable[Span], wanted: Callable[[Span], bool]) -> float | None:
+    """Bytes per second of all workers of a lane together; None without such a transfer."""
+    chosen = [span for span in spans if wanted(span)]
+    seconds = busy_seconds(chosen)
+    return sum(span.bytes for span in chosen) / seconds if seconds > 0 else None
 
 
 @dataclass
@@ -195,11 +239,10 @@ def _single_rates(spool: Spool) -> dict[str, float]:
     """Bytes per second of one transfer of each lane, on average."""
     found: dict[str, float] = {}
     for link in spool.stats().links:
-        lanes = (
-            (f"{link.fast}-{link.slow}", link.flush),
-            (f"{link.slow}-{link.fast}", link.prefetch),
-        )
-        found |= {name: way.bytes / way.busy_seconds for name, way in lanes if way.busy_seconds}
+        ways = {f"{link.fast}-{link.slow}": link.flush, f"{link.slow}-{link.fast}": link.prefetch}
+        found |= {
+            lane: way.bytes / way.busy_seconds for lane, way in ways.items() if way.busy_seconds
+        }
     return found
 
 

@@ -13,11 +13,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from unspool._plan.links import Links
-from unspool._plan.problem import Problem
-from unspool._plan.sizes import Tiers
-
-__all__ = ["KINDS", "Need", "Proposal", "proposals"]
+from .. import schedules
+from .links import Links
+from .plans import Problem
+from .sizes import Tiers
 
 #: What is compared, by the names of classes in `unspool.schedules`.
 KINDS = ("StoreAll", "Revolve", "Uniform", "ZCut", "MultiLevel")
@@ -105,8 +104,6 @@ class _Maker:
         self.slots = [min(problem.slots(part, links), most) for part in self.prefixes]
 
     def all(self) -> Iterator[Proposal]:
-        from unspool import schedules
-
         steps = self.problem.steps
         yield self._placed("StoreAll", f"({steps})", schedules.StoreAll, Need(0, steps - 1))
         for slots in self._counts():

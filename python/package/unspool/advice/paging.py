@@ -1,46 +1,111 @@
-"""`unspool paging`: what paging would bring for the bytes of a file or of a running process."""
+"""`unspool paging`: what paging would bring for the bytes of a file or of a running process.
+
+It is the model of D. Ibtesham's dissertation (2017, chapter 3), with factors and speeds that are
+measured on a sample of the bytes. There alpha is one minus encoded over raw bytes, W the bytes of a
+program and D those that stay in memory as they are.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from .._plan.sizes import bytes_of
+from ..codecs.coding import decode, encode
+from ..codecs.host import library
 from ..errors import OptionError
+from .sizes import bytes_of
 
-__all__ = ["add_options", "run_command"]
+#: Bytes that a chunk is encoded by, as paging does it.
+PIECE = 128 << 10
+#: What the bytes are taken for. LZ4 stands for all that is not a number.
+KINDS = ("float64", "float32", "int64", "int32", "lz4")
+#: Bytes that come from memory in a second.
+MEMORY = 10e9
+#: Pages whose state is read at once.
+AT_ONCE = 1 << 17
 
-DESCRIPTION = """\
+
+def memory_saved(alpha: float, program: float, resident: float) -> float:
+    """The part of a program's memory that is saved (Tables 3.4 to 3.6):
+    alpha (W - D) / W."""
+    return alpha * max(program - resident, 0.0) / program if program else 0.0
+
+
+def miss_seconds(alpha: float, nbytes: float, codec: float, memory: float) -> float:
+    """How long a miss takes (Equation 3.1): the bytes at the speed of the codec, and what is left
+    of them at that of memory, both in bytes a second."""
+    return nbytes / codec + (1 - alpha) * nbytes / memory
+
+
+@dataclass(frozen=True, slots=True)
+class CodecSample:
+    """What one codec makes of a sample.
+
+    Attributes:
+        kind: what the bytes were taken for.
+        alpha: one minus encoded over raw bytes; 0 where they do not get fewer.
+        encoded: bytes that are encoded a second, by one thread.
+        decoded: bytes that are decoded a second, by one thread.
+    """
+
+    kind: str
+    alpha: float
+    encoded: float
+    decoded: float
+
+
+def try_codecs(pieces: Iterable[bytes]) -> list[CodecSample]:
+    """Every kind of item on the same pieces, of `PIECE` bytes each."""
+    arrays = [library().frombuffer(piece, "u1") for piece in pieces]
+    return [_try(kind, arrays) for kind in KINDS]
+
+
+def _try(kind: str, arrays: list[Any]) -> CodecSample:
+    raw = sum(array.nbytes for array in arrays)
+    stored, encoding, decoding = 0, 0.0, 0.0
+    for array in arrays:
+        begin = time.perf_counter()
+        if kind == "lz4":
+            made = encode(array, None, outer="lz4")
+        else:
+            made = encode(array.view(kind), "lossless")
+        middle = time.perf_counter()
+        decode(made)
+        encoding += middle - begin
+        decoding += time.perf_counter() - middle
+        # What does not get shorter is kept as it is.
+        stored += min(made.nbytes, array.nbytes)
+    return CodecSample(kind, 1 - stored / raw, raw / encoding, raw / decoding)
+
+
+def best_of(samples: Iterable[CodecSample]) -> CodecSample:
+    """The one that saves most."""
+    return max(samples, key=lambda sample: sample.alpha)
+
+
+def paging_options(parser: argparse.ArgumentParser) -> None:
+    """Adds everything that `unspool paging` understands."""
+    parser.description = """\
 Takes a sample of the bytes of a file, or of the writable memory that a process has in use (pages
 that are resident), encodes it, and says
 how much memory paging would save when so much of it stays as it is, and what a sweep over all of it
 would wait for. One thread encodes and decodes; paging has two to four, which work ahead of the
 program.
 """
-
-# Bytes that come from memory in a second.
-MEMORY = 10e9
-# Pages whose state is read at once.
-AT_ONCE = 1 << 17
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds everything that `unspool paging` understands."""
-    parser.description = DESCRIPTION
     parser.add_argument("what", metavar="FILE|PID", help="a file, or the number of a process")
     parser.add_argument("--samples", type=int, default=64, metavar="N", help="of 128 KiB (64)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the places (1)")
     parser.add_argument("--disk", default="2GB", metavar="SIZE", help="read a second (2GB)")
 
 
-def run_command(options: argparse.Namespace) -> int:
+def run_paging(options: argparse.Namespace) -> int:
     """Prints the tables; returns the exit code."""
-    from .estimate import PIECE, best_of, memory_saved, miss_seconds, try_codecs
-
     if options.samples < 1:
         raise OptionError("--samples: give at least 1.")
     disk = bytes_of("--disk", options.disk)
@@ -83,8 +148,7 @@ def _regions(what: str) -> Iterator[tuple[int, int]]:
 def _resident(pid: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The runs of resident pages between two addresses of a process. Address space that was never
     touched, and what is swapped out, has none."""
-    import numpy as np
-
+    np = library()
     page = os.sysconf("SC_PAGE_SIZE")
     with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
         # Each page has 64 bits, of which the highest says that it is resident.

@@ -1,17 +1,20 @@
-"""What a codec makes of the states of a plan: how small they become, how fast, and who says so."""
+"""What codecs make of arrays: how small they become, how fast, and who says so."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from numbers import Number
 from typing import Any, Self
 
-from unspool._plan.links import Rate
-from unspool.errors import OptionError
-
-__all__ = ["Compression", "Settled"]
+from .._unspool import Spool, codecs_of
+from ..codecs.coding import Encoded, decode, encode_into, room_for
+from ..codecs.host import host_array, is_lossy_dtype, library, name_of
+from ..codecs.values import Bound
+from ..errors import OptionError
+from .links import Rate
 
 #: Encoder and decoder of Twine, in bytes of the arrays: without loss on one H100, for arrays from
 #: 8 MiB on, and on four idle cores for a dense wavefield.
@@ -22,6 +25,12 @@ GIVEN, MEASURED = "given", "measured on the sample"
 
 #: Seconds that the repetitions of one direction may take, and how many there are at most.
 PATIENCE, ROUNDS = 1.0, 5
+
+#: The most bytes of one array that are tried.
+MOST = 64 << 20
+
+#: Bytes that are copied in order to see how fast that is.
+COPIED = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +57,10 @@ class Settled:
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as nested dictionaries and numbers."""
-        rates = {"encode": self.encode, "decode": self.decode}
-        plain = {
-            name: {"bytes_per_second": rate.bytes_per_second, "latency": rate.latency}
-            for name, rate in rates.items()
-        }
+        rates = {"encode": asdict(self.encode), "decode": asdict(self.decode)}
         sources = dict(zip(("ratio", "encode", "decode"), self.sources, strict=True))
         codec = None if self.codec is None else str(self.codec)
-        return {"ratio": self.ratio, **plain, "sources": sources, "codec": codec}
+        return {"ratio": self.ratio, **rates, "sources": sources, "codec": codec}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +87,6 @@ class Compression:
     measured: bool = False
 
     def __post_init__(self) -> None:
-        from unspool._unspool import codecs_of
-
         _check_ratio(self.ratio)
         _check_rate("encode", self.encode)
         _check_rate("decode", self.decode)
@@ -104,9 +107,6 @@ class Compression:
             ArrayError: the sample is not an array of numbers.
             MissingLibraryError: NumPy is not installed.
         """
-        from unspool.codecs.coding import Encoded, decode, encode_into, room_for
-        from unspool.codecs.host import host_array, library, name_of
-
         values = host_array(sample)
         if codec is None or not values.nbytes:
             raise OptionError(
@@ -168,16 +168,140 @@ def _check_rate(name: str, value: Any) -> None:
     if value is not None and not isinstance(value, Rate):
         raise OptionError(
             f"{name}={value!r:.40}: give a Rate in bytes of the arrays per second, such as "
-            "unspool.planning.Rate(100e9), or leave it out."
+            "unspool.advice.Rate(100e9), or leave it out."
         )
 
 
 def _check_known(codec: Any) -> None:
     """Refuses a codec whose speed is not known without measuring it."""
-    from unspool.codecs.values import Bound
-
     if codec is not None and codec != "lossless" and not isinstance(codec, Bound):
         raise OptionError(
             f"codec={codec!r:.60}: its speed is not known here; give encode= and decode=, in bytes "
             "of the arrays per second, as the command unspool-codecs measures them."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """What a codec makes of a checkpoint.
+
+    Attributes:
+        name: for people: "lossless", "Bound(range=0.0001)".
+        codec: as `Checkpointer` takes it, or None where only figures are known.
+        ratio: bytes of the arrays for each that is stored.
+        encode, decode: bytes of the arrays per second.
+        source: where the figures come from, in words.
+    """
+
+    name: str
+    codec: Any
+    ratio: float
+    encode: float
+    decode: float
+    source: str = "given"
+
+    @property
+    def saved(self) -> float:
+        """The share of the bytes that it saves."""
+        return 1.0 - 1.0 / self.ratio
+
+
+def sample_of(checkpoint: Any) -> dict[str, Any] | None:
+    """The arrays of a checkpoint by name, or None where only its size was given."""
+    if isinstance(checkpoint, Number | str):
+        return None
+    arrays = dict(_leaves("", checkpoint))
+    if not arrays:
+        raise OptionError(
+            'advise(checkpoint): give the bytes of one rank\'s checkpoint, such as "80GB", or its '
+            "arrays."
+        )
+    return arrays
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(f"{name}.{key}" if name else str(key), inner)
+    elif isinstance(value, list | tuple):
+        for place, inner in enumerate(value):
+            yield from _leaves(f"{name}.{place}" if name else str(place), inner)
+    elif not hasattr(value, "nbytes"):
+        raise OptionError(f"advise(checkpoint): {name or repr(value)[:60]} is not an array.")
+    elif value.nbytes:
+        yield name, value
+
+
+def is_on_gpu(arrays: Mapping[str, Any]) -> bool:
+    """Whether most of the bytes are on a GPU."""
+    there = sum(one.nbytes for one in arrays.values() if _is_there(one))
+    return bool(2 * there > sum(one.nbytes for one in arrays.values()))
+
+
+def _is_there(array: Any) -> bool:
+    # Tensors of PyTorch that need a gradient refuse to show the interface.
+    known = getattr(array, "is_cuda", None)
+    return hasattr(array, "__cuda_array_interface__") if known is None else bool(known)
+
+
+def coded(codec: Any, arrays: Mapping[str, Any] | None, on_gpu: bool) -> Coded:
+    """A codec tried on all arrays, or as it was given with its figures.
+
+    Raises:
+        OptionError: the codec has to be tried and there are no arrays.
+    """
+    if isinstance(codec, Compression):
+        return _settled(codec, on_gpu)
+    if arrays is None:
+        raise OptionError(
+            f"codecs={codec!r:.60}: nothing is known of what it does to your arrays; give them in "
+            "place of their size, or a Compression(ratio=...)."
+        )
+    total = stored = encoding = decoding = 0.0
+    for array in arrays.values():
+        found, count = _tried(codec, array, on_gpu), array.nbytes
+        total, stored = total + count, stored + count / found.ratio
+        encoding, decoding = encoding + count / found.encode, decoding + count / found.decode
+    ratio = max(1.0, total / stored)
+    source = found.source if len(arrays) == 1 else f"{found.source}, {len(arrays)} arrays"
+    return Coded(str(codec), codec, ratio, total / encoding, total / decoding, source)
+
+
+def _tried(codec: Any, array: Any, on_gpu: bool) -> Coded:
+    """What is measured on an array, or a part of it."""
+    if isinstance(codec, Bound) and not is_lossy_dtype(name_of(array.dtype)):
+        codec = "lossless"
+    return _settled(Compression.of(codec, _part(array)), on_gpu)
+
+
+def _part(array: Any) -> Any:
+    """The middle of an array that is large, along its first dimension."""
+    if array.nbytes <= MOST or not array.shape:
+        return array
+    rows = max(1, array.shape[0] * MOST // array.nbytes)
+    first = (array.shape[0] - rows) // 2
+    return array[first : first + rows]
+
+
+def _settled(given: Compression, on_gpu: bool) -> Coded:
+    found = given.settled(on_gpu)
+    name = f"ratio {found.ratio:.3g}" if given.codec is None else str(given.codec)
+    rates = found.encode.bytes_per_second, found.decode.bytes_per_second
+    source = "; ".join(dict.fromkeys(found.sources))
+    return Coded(name, given.codec, found.ratio, *rates, source)
+
+
+def copy_rate(on_gpu: bool) -> float:
+    """Bytes per second of a copy that an asynchronous save makes: into main memory as measured
+    here, within a GPU as on an H100."""
+    if on_gpu:
+        return 1.4e12
+    source, best = bytearray(b"\1") * COPIED, 0.0
+    with Spool(host=COPIED + (1 << 20), on="cpu") as spool:
+        # The first one touches the memory.
+        for version in range(4):
+            begin = time.perf_counter()
+            spool.save(version, source)
+            best = max(best, COPIED / max(time.perf_counter() - begin, 1e-9))
+            spool.discard(version)
+    return best

@@ -1,35 +1,104 @@
-"""What each way of keeping checkpoints costs: the model with the figures of a problem."""
+"""A job that keeps checkpoints, and what each way of keeping them costs: the model with the job's
+figures, and the call of `Checkpointer` that it comes down to. Nothing is measured here."""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from unspool._advise import model
-from unspool._advise.line import line_of
-from unspool._advise.model import Chain, Level, TwoLevels
-from unspool._advise.problem import Coded, Place, Problem
-from unspool.errors import OptionError
-
-__all__ = ["Choice", "LeftOut", "Way", "choices_of", "ways_of"]
+from .._unspool import automatic_rule
+from ..errors import OptionError
+from . import model
+from .coding import Coded
+from .model import Chain, Level, TwoLevels
+from .places import Place
+from .plans import LeftOut
+from .power import Power
+from .sizes import number
 
 WEEK = 7 * 86_400.0
 
 #: A codec that does nothing.
 NONE = Coded("none", None, 1.0, float("inf"), float("inf"))
 
+#: Checkpoints that are all stored in full.
+FULL = Chain(1.0, 1.0)
+
+#: What "auto" takes is good enough this near to the best interval.
+NEAR = 1.1
+
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A way of keeping checkpoints for which nothing can be said.
+class Prices:
+    """What a node costs, in any currency.
 
     Attributes:
-        name: what it is.
-        reason: why.
+        node: its price without the drive.
+        drive: that of a drive, of which one is bought whenever one is worn out.
+        weeks: for how long the node is used.
+        kwh: of a kilowatt hour.
     """
 
-    name: str
-    reason: str
+    node: float
+    drive: float = 0.0
+    weeks: float = 260.0
+    kwh: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("node", "drive", "kwh"):
+            number(name, getattr(self, name))
+        number("weeks", self.weeks, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Everything that an advice goes by.
+
+    Attributes:
+        checkpoint_bytes: of one rank.
+        ranks: of the job.
+        mtbf: seconds between two failures of the job.
+        mtbf_source: who says so.
+        disk: where checkpoints go.
+        remote: a second place, which survives what the first one does not, or None.
+        healed: the share of failures after which `disk` is still there; only with `remote`.
+        work: seconds of computing, without checkpoints and failures.
+        blocking: whether a save returns only when it is durable.
+        copy: bytes per second at which an asynchronous save takes the arrays away.
+        restart: seconds from a failure to where a restart begins to read.
+        codecs: what may be done with the bytes.
+        increments: the share of a checkpoint that changes, or None.
+        on_gpu: whether the arrays are on a GPU, where encoding is part of the save.
+        writers: ranks that share a drive and a node.
+        endurance: bytes that may be written to that drive, or None.
+        power: of a rank, or None.
+        prices: of a node, or None.
+    """
+
+    checkpoint_bytes: int
+    ranks: int
+    mtbf: float
+    mtbf_source: str
+    disk: Place
+    remote: Place | None = None
+    healed: float = 0.9
+    work: float = 7 * 86_400.0
+    blocking: bool = False
+    copy: float = 8e9
+    restart: float = 60.0
+    codecs: tuple[Coded, ...] = ()
+    increments: float | None = None
+    on_gpu: bool = False
+    writers: int = 1
+    endurance: float | None = None
+    power: Power | None = None
+    prices: Prices | None = None
+
+    def place(self, name: str) -> Place:
+        """The place that is called `"disk"` or `"remote"`; the disk where both are used."""
+        return self.remote if name == "remote" and self.remote is not None else self.disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +190,6 @@ def choices_of(problem: Problem) -> tuple[tuple[Choice, ...], tuple[LeftOut, ...
         except OptionError as why:
             left_out.append(LeftOut(f"{way.name} ({way.place})", str(why)))
     return tuple(sorted(found, key=lambda one: -one.efficiency)), tuple(left_out)
-
-
-#: Checkpoints that are all stored in full.
-FULL = Chain(1.0, 1.0)
 
 
 def _level(way: Way, place: Place, problem: Problem, chain: Chain) -> Level:
@@ -242,7 +307,7 @@ class _Run:
             work_per_price=self._work_per_price(weeks, joules),
             joules=joules,
             break_even=_break_even(way, problem, self.failures / max(self.checkpoints, 1e-9)),
-            line=line_of(way, problem, self.interval, level, self.copied),
+            line=self._line(),
         )
 
     def _joules(self) -> float | None:
@@ -268,6 +333,48 @@ class _Run:
             price += watts / 1e3 * prices.weeks * 168.0 * prices.kwh
         return prices.weeks * 168.0 * self.share / price if price else None
 
+    def _line(self) -> str | None:
+        """The call; None where `Checkpointer` cannot do that or what it stores is not known."""
+        way, problem = self.way, self.problem
+        # What is left of an array with a codec depends on how far its values move.
+        if way.coded.ratio != 1.0 and (way.increments or way.coded.codec is None):
+            return None
+        words = [f'"{_folder(problem.place(way.place), "FOLDER")}"', *self._when()]
+        if way.coded.codec is not None:
+            codec = way.coded.codec
+            words.append(f'codec="{codec}"' if isinstance(codec, str) else f"codec={codec!r}")
+        if way.increments:
+            words.append("increments=True")
+        if self.copied is not None and problem.remote is not None:
+            words += self._copies(problem.remote, self.copied)
+        return f"Checkpointer({', '.join(words)})"
+
+    def _when(self) -> list[str]:
+        """When a checkpoint is due: "auto", which goes by what saves turn out to cost, where it
+        comes to about the same."""
+        problem, level, interval = self.problem, self.level, self.interval
+        share = automatic_rule(problem.ranks)[1]
+        automatic = max(model.optimum(level.blocked, problem.mtbf), level.durable)
+        if problem.blocking or not interval / NEAR <= automatic <= interval * NEAR:
+            return [f'every="{duration(interval)}"']
+        words = ['every="auto"', f'mtbf="{duration(problem.mtbf)}"']
+        lost = level.blocked / (automatic + level.blocked)
+        if lost > share:
+            words.append(f"share={min(0.99, math.ceil(lost * 110) / 100):g}")
+        return words
+
+    def _copies(self, place: Place, copied: int) -> list[str]:
+        step = self.interval + self.level.blocked
+        words = [f'remote="{_folder(place, "PLACE")}"']
+        # As often as the place has time is what "auto" does, and the default.
+        if (copied - 1) * step > self.problem.checkpoint_bytes / self.way.coded.ratio / place.write:
+            words.append(f'remote_every="{duration(copied * step)}"')
+        return words
+
+
+def _folder(place: Place, unknown: str) -> str:
+    return unknown if place.path is None else os.path.join(place.path, "run")
+
 
 def _break_even(way: Way, problem: Problem, recoveries: float) -> float | None:
     if way.coded is NONE:
@@ -282,3 +389,19 @@ def _break_even(way: Way, problem: Problem, recoveries: float) -> float | None:
         encode_waits=1.0 if problem.blocking or problem.on_gpu else 0.0,
         reading=place.read / place.write,
     )
+
+
+def duration(seconds: float) -> str:
+    """As `Checkpointer` takes it, `"1h30min"` or `"2min15s"`; at most 1 % beside the figure."""
+    if seconds >= 200 * 3600:
+        return f"{min(round(seconds / 3600), 87_600)}h"
+    if seconds >= 7200:
+        return _two(round(seconds / 60), "h", "min")
+    if seconds >= 60:
+        return _two(round(seconds), "min", "s")
+    return f"{seconds:.3g}s" if seconds >= 1 else f"{max(seconds * 1e3, 0.01):.2f}ms"
+
+
+def _two(count: int, large: str, small: str) -> str:
+    whole, part = divmod(count, 60)
+    return f"{whole}{large}{part}{small}" if part else f"{whole}{large}"

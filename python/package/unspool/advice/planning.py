@@ -1,0 +1,462 @@
+"""Which schedule is fastest on a machine, and what it costs: `unspool.plan`, `unspool plan`.
+
+Every candidate is run by the real core of a spool in virtual time, at the speeds of this machine's
+links (measured by `measure_links`) or of another one's.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from .. import schedules
+from .._adjoint import LOOKAHEAD
+from .._unspool import forecast as forecast_of
+from ..errors import Error, OptionError
+from ..schedules.base import Native, ending
+from ..stats import size, time
+from .coding import Compression
+from .links import Links, Rate
+from .plans import Candidate, LeftOut, LinkBytes, NoPlanError, Plan, Problem, WhatIf, figures
+from .proposals import KINDS, Proposal, proposals
+from .sizes import Tiers, bytes_of, tiers_of
+
+T = TypeVar("T")
+
+#: Saves, restores and reverse steps in all that are forecast before what can only be slower is left
+#: out: a few seconds of work.
+WORK = 1_000_000
+
+#: Steps of a schedule that stands for one with too many actions, and the most actions of one.
+SAMPLE, MOST = 30_000, 1 << 20
+
+#: Schedules that take up to so many times as long as the best one may be best with other sizes.
+NEAR = 1.1
+
+
+def plan(
+    steps: int,
+    state_bytes: int | str,
+    step_seconds: float,
+    *,
+    device: Any = None,
+    host: Any = None,
+    disk: Any = None,
+    on: str = "auto",
+    reverse_seconds: float | None = None,
+    reverse_bytes: int | str | None = None,
+    links: Links | None = None,
+    compression: Compression | None = None,
+    progress: Callable[[str], object] | None = None,
+) -> Plan:
+    """Compares schedules for an adjoint computation: which is fastest, and what each one costs.
+
+    `print` the result for a table; `.best.schedule` goes into `unspool.adjoint`, and
+    `Spool(**plan.best.options)` opens the spool that it is for.
+
+    Arguments:
+        steps: of the forward pass.
+        state_bytes: of one state, as an integer or as text such as `"256MiB"`.
+        step_seconds: of one forward step, without any save.
+        device: the device tier, in bytes or as text such as `"4GiB"`; `"auto"` takes what a `Spool`
+            would take now; None for none.
+        host: the host tier, likewise. Neither has to fit into this machine.
+        disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, a `Disk`, or only
+            a size, for a machine that is not this one.
+        on: where the device tier is, as in `Spool`.
+        reverse_seconds: of one reverse step; as `step_seconds` without it.
+        reverse_bytes: of the part of a state that a reverse step reads; the whole without it.
+        links: the speeds of the machine, from `measure_links` or a file; None measures this one,
+            for about two seconds.
+        compression: what is known of the codec of the spool: `Compression(ratio=4)`, or
+            `Compression.of(codec, sample)`, which tries it. Without it states are kept as they are.
+        progress: is called with the name of each schedule that is looked at: with very many steps
+            one takes minutes.
+
+    Raises:
+        OptionError: a figure makes no sense, or the links are those of other tiers.
+        NoPlanError: no schedule fits into these tiers.
+        LinksError: the links could not be measured in time.
+        StorageError, DeviceError: no spool can be opened to measure them.
+    """
+    problem = problem_of(steps, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
+    tiers = tiers_of(device, host, disk, on)
+    problem, links = _settled(problem, tiers, links, compression)
+    return make_plan(problem, tiers, links, progress=progress)
+
+
+def predict(
+    schedule: Any,
+    state_bytes: int | str,
+    step_seconds: float,
+    *,
+    steps: int | None = None,
+    device: Any = None,
+    host: Any = None,
+    disk: Any = None,
+    on: str = "auto",
+    reverse_seconds: float | None = None,
+    reverse_bytes: int | str | None = None,
+    links: Links | None = None,
+    compression: Compression | None = None,
+) -> Candidate:
+    """What one schedule costs on a spool with all of these tiers.
+
+    Arguments:
+        schedule: a schedule, or whatever `unspool.schedules.as_schedule` makes one of.
+        steps: their number, where the schedule does not know it.
+        state_bytes, step_seconds, device, host, disk, on, reverse_seconds, reverse_bytes, links,
+            compression: as for `plan`.
+
+    Raises:
+        OptionError: a figure makes no sense, or the links are those of other tiers.
+        Error: the schedule breaks a rule, or the tiers cannot hold what it keeps. A schedule of
+            your own has to know its number of steps.
+        LinksError, StorageError, DeviceError: as for `plan`.
+    """
+    chosen = schedules.as_schedule(schedule)
+    count = ending(chosen, steps)
+    problem = problem_of(count, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
+    tiers = tiers_of(device, host, disk, on)
+    problem, links = _settled(problem, tiers, links, compression)
+    return candidate_of(problem, repr(chosen), chosen, tiers, links)
+
+
+def measure_links(
+    device: Any = None,
+    host: Any = None,
+    disk: Any = None,
+    *,
+    on: str = "auto",
+    checkpoint_bytes: int | str = 32 << 20,
+    limit: float = 2.0,
+    work: Callable[[], object] | None = None,
+    arrays: int = 1,
+) -> Links:
+    """Measures how fast this machine moves checkpoints between an application and these tiers.
+
+    The tiers of the probe are small, whatever the sizes given, and nothing stays behind.
+
+    Arguments:
+        device: the device tier, as in `Spool`, or None for none.
+        host: the host tier.
+        disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
+        on: where the device tier is, as in `Spool`.
+        checkpoint_bytes: of the application; larger checkpoints than 32 MiB are as fast as those.
+        limit: about how long the probe takes at most, in seconds; a GPU takes a second more.
+        work: does a little of the application's own computing, such as one step, 20 ms at most: it
+            shows by how much moving bytes slows computing. Without it, one thread copies memory.
+        arrays: of a checkpoint, of about equal size: the CPU copies many small ones more slowly.
+
+    Raises:
+        OptionError: an option makes no sense, or the disk tier has no directory.
+        LinksError: the tiers are so slow that nothing was moved within `limit`.
+        StorageError, DeviceError: no such spool can be opened.
+    """
+    from .measuring import measure
+
+    if work is not None and not callable(work):
+        raise OptionError(f"work={work!r:.60}: that is not a function.")
+    tiers = tiers_of(device, host, disk, on)
+    return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), limit, work, arrays)
+
+
+def problem_of(
+    steps: Any,
+    state_bytes: Any,
+    step_seconds: Any,
+    reverse_seconds: Any = None,
+    reverse_bytes: Any = None,
+) -> Problem:
+    """The computation as people give it.
+
+    Raises:
+        OptionError: a figure makes no sense.
+    """
+    state = bytes_of("state_bytes", state_bytes)
+    part = state if reverse_bytes is None else bytes_of("reverse_bytes", reverse_bytes)
+    if part > state:
+        raise OptionError(
+            f"reverse_bytes={reverse_bytes!r} is more than state_bytes={state_bytes!r}: what a "
+            "reverse step reads is a part of the state."
+        )
+    forward = _seconds("step_seconds", step_seconds)
+    reverse = forward
+    if reverse_seconds is not None:
+        reverse = _seconds("reverse_seconds", reverse_seconds)
+    return Problem(_steps(steps), state, part, forward, reverse)
+
+
+def _steps(value: Any) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError as error:
+        raise OptionError(f"steps={value!r} is not a whole number.") from error
+    if not 1 <= count < 2**53:
+        raise OptionError(f"steps={value!r}: write a number of steps from 1 to 2**53 - 1.")
+    return count
+
+
+def _seconds(name: str, value: Any) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{name}={value!r} is not a number of seconds.") from error
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise OptionError(f"{name}={value!r}: seconds from 0 are needed.")
+    return seconds
+
+
+def _settled(problem: Problem, tiers: Tiers, links: Any, codec: Any) -> tuple[Problem, Links]:
+    """The links that were given, or those of this machine; the problem with the codec, now that it
+    is known where the arrays are."""
+    from .measuring import measure
+
+    if links is None:
+        links = measure(tiers, problem.state_bytes)
+    if not isinstance(links, Links):
+        raise OptionError(
+            f"links={links!r:.60}: give Links, such as Links.load_from(path), or leave it out."
+        )
+    if codec is None:
+        return problem, links
+    if not isinstance(codec, Compression):
+        raise OptionError(
+            f"compression={codec!r:.60}: give a Compression, such as "
+            "unspool.advice.Compression(ratio=4), or leave it out."
+        )
+    return replace(problem, compression=codec.settled(links.on_gpu)), links
+
+
+def what_if(found: Plan) -> tuple[WhatIf, ...]:
+    """What the best schedule would cost with half and with twice of each tier in memory.
+
+    Nothing is measured again: the links stay as they are. Only kinds of schedules are predicted
+    that are among the best ones of the plan.
+    """
+    near = [one for one in found.candidates if one.seconds <= NEAR * found.best.seconds]
+    kinds = {type(one.schedule).__name__ for one in near} | {"StoreAll"}
+    rows = []
+    for name in found.tiers.names:
+        for capacity in (found.tiers.capacity[name] // 2, 2 * found.tiers.capacity[name]):
+            if name == "disk" or not capacity:
+                continue
+            try:
+                tiers = found.tiers.resized(name, capacity)
+                best = make_plan(found.problem, tiers, found.links, kinds).best
+            except NoPlanError:
+                best = None
+            rows.append(WhatIf(name, capacity, best))
+    return tuple(rows)
+
+
+def forecast(schedule: Any, job: dict[str, Any], sample: Any = None) -> Mapping[str, Any]:
+    """The extension's forecast of a schedule.
+
+    Where it has too many actions, that is made from `sample`: the same for fewer steps.
+    """
+    drawn = schedule if isinstance(schedule, Native) else schedules.Listed(schedule)
+    return forecast_of(drawn.core, job, None if sample is None else sample.core)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A proposal with its schedule, and what that costs at least."""
+
+    proposal: Proposal
+    schedule: Any
+    sample: Any
+    work: int
+    least: float
+
+
+def make_plan(
+    problem: Problem,
+    tiers: Tiers,
+    links: Links,
+    kinds: Container[str] = KINDS,
+    progress: Callable[[str], object] | None = None,
+) -> Plan:
+    """Predicts everything of these kinds that is worth it; tells `progress` of each schedule.
+
+    Raises:
+        NoPlanError: nothing fits.
+        OptionError: the links are those of other tiers.
+    """
+    links = links.of(tiers.names)
+    ready: list[_Ready] = []
+    left_out: list[LeftOut] = []
+    for proposal in proposals(problem, tiers, links, kinds):
+        if proposal.fits:
+            if progress is not None:
+                progress(proposal.name)
+            _put(_ready(problem, proposal, links), ready, left_out)
+        else:
+            left_out.append(LeftOut(proposal.name, _too_large(problem, proposal)))
+    found = _predict_all(problem, links, ready, left_out, progress)
+    if not found:
+        raise NoPlanError(_nothing(problem, tiers, left_out))
+    found.sort(key=lambda candidate: candidate.seconds)
+    return Plan(problem, tiers, links, tuple(found), tuple(left_out))
+
+
+def _put(one: T | LeftOut, kept: list[T], left_out: list[LeftOut]) -> None:
+    if isinstance(one, LeftOut):
+        left_out.append(one)
+    else:
+        kept.append(one)
+
+
+def _predict_all(
+    problem: Problem,
+    links: Links,
+    ready: Iterable[_Ready],
+    left_out: list[LeftOut],
+    progress: Callable[[str], object] | None,
+) -> list[Candidate]:
+    """Forecasts, those first that may be the fastest; with much work done, only those."""
+    found: list[Candidate] = []
+    work, best = 0, math.inf
+    for one in sorted(ready, key=lambda one: one.least):
+        if one.least > best and work + one.work > WORK:
+            reason = f"takes at least {time(one.least)}: slower than the best"
+            left_out.append(LeftOut(one.proposal.name, reason))
+            continue
+        work += one.work
+        if progress is not None:
+            progress(one.proposal.name)
+        _put(_predicted(problem, one, links), found, left_out)
+        best = min((candidate.seconds for candidate in found), default=math.inf)
+    return found
+
+
+def _ready(problem: Problem, proposal: Proposal, links: Links) -> _Ready | LeftOut:
+    try:
+        schedule = proposal.make(problem.steps)
+        counts = schedule.counts()
+        short = problem.steps <= SAMPLE or proposal.need.states >= SAMPLE
+        sample = None if short else proposal.make(SAMPLE)
+    except Error as error:
+        return LeftOut(proposal.name, str(error))
+    count = problem.reverse_bytes
+    least = problem.least_seconds(counts.advances)
+    least += counts.saves * problem.save_seconds(links, count)
+    least += counts.restores * problem.restore_seconds(links, count)
+    work = min(counts.saves + counts.restores + problem.steps, MOST)
+    return _Ready(proposal, schedule, sample, work, least)
+
+
+def _predicted(problem: Problem, one: _Ready, links: Links) -> Candidate | LeftOut:
+    name, tiers = one.proposal.name, one.proposal.tiers
+    try:
+        return candidate_of(problem, name, one.schedule, tiers, links, one.sample)
+    except Error as error:
+        return LeftOut(name, str(error))
+
+
+#: What a forecast and a candidate call the same.
+TIMES = (
+    "seconds",
+    "compute_seconds",
+    "copy_seconds",
+    "save_stall_seconds",
+    "restore_stall_seconds",
+)
+
+
+def candidate_of(
+    problem: Problem, name: str, schedule: Any, tiers: Tiers, links: Links, sample: Any = None
+) -> Candidate:
+    """Predicts one schedule on a spool with these tiers; `sample` is as for `forecast`.
+
+    Raises:
+        Error: it cannot be carried out with them.
+    """
+    found = forecast(schedule, job_of(problem, tiers, links), sample)
+    counts = found["counts"]
+    return Candidate(
+        name=name,
+        schedule=schedule,
+        tiers=tiers.names,
+        options=tiers.options() | _codec(problem),
+        **{name: found[name] for name in TIMES},
+        forward_steps=counts["advances"],
+        recomputed_steps=max(0, counts["advances"] - (problem.steps - 1)),
+        saves=counts["saves"],
+        restores=counts["restores"],
+        peak_copies=counts["peak"],
+        peak_bytes=dict(found["peak_bytes"]),
+        links=_moved(tiers.names, found["link_bytes"]),
+        lead=None if found["lead"] is None else int(found["lead"][1]),
+    )
+
+
+def _codec(problem: Problem) -> dict[str, Any]:
+    """The keyword of a spool for its codec, if it was named."""
+    codec = None if problem.compression is None else problem.compression.codec
+    return {} if codec is None else {"codec": codec}
+
+
+def _moved(names: tuple[str, ...], moved: Any) -> tuple[LinkBytes, ...]:
+    pairs = zip(names, names[1:], moved, strict=False)
+    return tuple(LinkBytes(fast, slow, down, up) for fast, slow, (down, up) in pairs)
+
+
+def job_of(problem: Problem, tiers: Tiers, links: Links) -> dict[str, Any]:
+    """What the extension's forecast is asked; sizes in bytes, times in seconds."""
+    chosen = links.of(tiers.names)
+    return {
+        "tiers": list(tiers.capacity.items()),
+        "links": [
+            {
+                "flush_rate": link.flush.bytes_per_second,
+                "flush_latency": link.flush.latency,
+                "prefetch_rate": link.prefetch.bytes_per_second,
+                "prefetch_latency": link.prefetch.latency,
+                "contention": link.contention,
+            }
+            for link in chosen.links
+        ],
+        **figures(problem),
+        "save": _pair(chosen.save),
+        "restore": _pair(chosen.restore),
+        "first_touch": chosen.first_touch,
+        "lookahead": LOOKAHEAD,
+        "on_gpu": chosen.on_gpu,
+        "compression": _coded(problem),
+    }
+
+
+def _coded(problem: Problem) -> dict[str, Any] | None:
+    """The codec as the extension's forecast takes it."""
+    found = problem.compression
+    if found is None:
+        return None
+    return {"ratio": found.ratio, "encode": _pair(found.encode), "decode": _pair(found.decode)}
+
+
+def _pair(rate: Rate) -> tuple[float, float]:
+    return rate.bytes_per_second, rate.latency
+
+
+def _too_large(problem: Problem, proposal: Proposal) -> str:
+    """What is needed, and what there is."""
+    needed, there = proposal.need.room(problem), sum(proposal.tiers.capacity.values())
+    names = " and ".join(proposal.tiers.names)
+    have = "has" if len(proposal.tiers.names) == 1 else "together have"
+    return f"does not fit: it keeps up to {size(needed)}, and {names} {have} {size(there)}"
+
+
+def _nothing(problem: Problem, tiers: Tiers, left_out: list[LeftOut]) -> str:
+    """Why there is no plan, and what to do."""
+    largest = max(tiers.capacity.values())
+    if largest < problem.state_bytes:
+        return (
+            f"No schedule can do with these tiers: one state has {size(problem.state_bytes)}, "
+            f"and the largest tier {size(largest)}. Make a tier larger than one state."
+        )
+    reasons = "; ".join(f"{one.name}: {one.reason}" for one in left_out[:3])
+    return f"No schedule can do with these tiers ({reasons}). Make a tier larger."
