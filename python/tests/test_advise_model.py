@@ -224,7 +224,7 @@ def test_what_nobody_waits_for_counts_only_after_a_failure():
         (lambda: Level(math.nan, 1.0, 0.0), "blocked=nan"),
         (lambda: Level(1.0, math.inf, 0.0), "durable=inf"),
         (lambda: Level(2.0, 1.0, 0.0), "before the call returns"),
-        (lambda: TwoLevels(Level(1, 1, 1), Level(1, 1, 1), 1.5), "share of failures"),
+        (lambda: TwoLevels(Level(1, 1, 1), Level(1, 1, 1), 1.5), "healed=1.5"),
         (lambda: best_interval(Level(10, 10, 0), 9.0), "hardly one would be finished"),
         (lambda: best_interval(Level(10, 10, 0), math.nan), "mtbf=nan"),
         (lambda: efficiency(1.0, Level(1, 10, 0), 100), "not durable when the next one begins"),

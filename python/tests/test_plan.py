@@ -170,12 +170,12 @@ def test_one_step_needs_no_copy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"steps": 0}, "from 1 to 2"),
-        ({"steps": 10**20}, "from 1 to 2"),
-        ({"steps": 2.5}, "not a whole number"),
+        ({"steps": 0}, "whole number from 1 to"),
+        ({"steps": 10**20}, "whole number from 1 to"),
+        ({"steps": 2.5}, "whole number from 1"),
         ({"state": "4G"}, "GiB"),
-        ({"reverse_seconds": -1}, "seconds from 0"),
-        ({"reverse_seconds": "soon"}, "not a number of seconds"),
+        ({"reverse_seconds": -1}, "finite number from 0"),
+        ({"reverse_seconds": "soon"}, "is not a duration"),
         ({"reverse_bytes": "2MiB"}, "a part of the state"),
         ({"links": LINKS.of(("device",))}, "measured for the tiers device, and"),
         ({"links": "links.json"}, r"links='links.json': give Links, such as Links.load_from"),

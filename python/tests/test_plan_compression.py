@@ -131,7 +131,7 @@ def test_more_memory_is_judged_with_the_codec() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"ratio": 0.5}, "ratio=0.5: how many bytes of a state become one"),
+        ({"ratio": 0.5}, "ratio=0.5: a finite number from 1"),
         ({"ratio": float("nan")}, "finite number from 1"),
         ({"ratio": True}, "finite number from 1"),
         ({"ratio": "4"}, "finite number from 1"),

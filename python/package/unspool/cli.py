@@ -13,7 +13,7 @@ from typing import NoReturn
 from ._directory import add_commands
 from ._doctor.command import doctor_options, run_doctor
 from ._unspool import __version__, size_in_bytes
-from .advice import commands as asked
+from .advice import commands as ask
 from .advice.paging import paging_options, run_paging
 from .errors import Error, MissingLibraryError, OptionError
 
@@ -34,29 +34,18 @@ STUDIES = {
 }
 
 
-#: Commands with one question each: the name, what it does, what adds its options, and what runs it.
-QUESTIONS = (
-    (
-        "plan",
-        "say which schedule of an adjoint is fastest",
-        asked.plan_options,
-        asked.run_plan,
-    ),
-    (
-        "advise",
+#: Commands with one question each: what it does, what adds its options, and what runs it.
+QUESTIONS = {
+    "plan": ("say which schedule of an adjoint is fastest", ask.plan_options, ask.run_plan),
+    "advise": (
         "say how a long job should keep its checkpoints",
-        asked.advise_options,
-        asked.run_advise,
+        ask.advise_options,
+        ask.run_advise,
     ),
-    (
-        "accumulate",
-        "say what to compress, and what together",
-        asked.accumulate_options,
-        asked.run_accumulate,
-    ),
-    ("doctor", "say what this machine has and what is missing", doctor_options, run_doctor),
-    ("paging", "say what paging would bring for some bytes", paging_options, run_paging),
-)
+    "accumulate": ("say what to compress, and what together", ask.run_options, ask.run_accumulate),
+    "doctor": ("say what this machine has and what is missing", doctor_options, run_doctor),
+    "paging": ("say what paging would bring for some bytes", paging_options, run_paging),
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -142,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="unspool", description="Histories of computations.")
     parser.add_argument("--version", action="version", version=f"unspool {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name, text, add_options, run in QUESTIONS:
+    for name, (text, add_options, run) in QUESTIONS.items():
         command = commands.add_parser(name, help=text)
         add_options(command)
         command.set_defaults(command=run)

@@ -15,15 +15,7 @@ model contains.
 """
 
 from ..advice.accumulating import Accumulation, Outcome, follow, plan
-from ..advice.profile import (
-    NVCOMP,
-    TWINE,
-    CodecCost,
-    Layout,
-    Profile,
-    ProfileError,
-    Recorded,
-)
+from ..advice.profile import NVCOMP, TWINE, CodecCost, Layout, Profile, ProfileError, Recorded
 from .watch import PlanDroppedWarning, Watch, open_profile
 
 __all__ = [

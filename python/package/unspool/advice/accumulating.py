@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from itertools import groupby
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..errors import OptionError
 from ..stats import size, table, time
 from .links import Rate
 from .profile import CodecCost, Profile
-from .sizes import bytes_of
+from .sizes import bytes_of, count_of
 
 #: Copies on an H100: 1.49 TB/s, and about 3 us for one to begin.
 DEVICE_COPY = Rate(1.49e12, 3e-6)
@@ -112,7 +112,6 @@ class Accumulation:
         return {**found, "codec": self.codec.to_dict()}
 
     def __str__(self) -> str:
-        """A table of the schedules, and the decisions of the best one."""
         head = ("schedule", "time", "blocked", "of it codec", "overhead", "GB/s", *DECISIONS)
         rows = [head, _row("best", self.best)]
         rows += [_row(NAMES.get(name, name), one) for name, one in self.simple.items()]
@@ -149,7 +148,9 @@ def plan(
         OptionError: something is missing or makes no sense, or a checkpoint is larger than the
             cache.
     """
-    problem = _problem(profile, codec, cache, link, copy, most_together, until)
+    problem = _problem(
+        profile, codec, cache, link, copy, until, ANY if most_together is None else most_together
+    )
     found = plan_accumulation(problem)
     simple = {name: _outcome(one) for name, one in found["simple"].items()}
     return Accumulation(_outcome(found), simple, found["at_least"], codec, problem["cache"])
@@ -172,18 +173,12 @@ def follow(
     Raises:
         OptionError: as for `plan`; or a decision has no such name, or cannot be taken.
     """
-    problem = _problem(profile, codec, cache, link, copy, None, until)
+    problem = _problem(profile, codec, cache, link, copy, until)
     return _outcome(follow_accumulation(problem, decisions))
 
 
 def _problem(
-    profile: Profile,
-    codec: CodecCost,
-    cache: int | str | None,
-    link: float | Rate | None,
-    copy: float | Rate,
-    most_together: int | None,
-    until: str,
+    profile: Profile, codec: Any, cache: Any, link: Any, copy: Any, until: str, most: Any = None
 ) -> dict[str, Any]:
     """What the extension asks for."""
     if not isinstance(codec, CodecCost):
@@ -196,8 +191,6 @@ def _problem(
         raise OptionError('The profile knows no cache: give cache=, such as "128MiB".')
     if until not in ("flushed", "application"):
         raise OptionError(f'until={until!r}: "flushed" or "application" is needed.')
-    if most_together is not None and not 1 <= most_together <= ANY:
-        raise OptionError(f"most_together={most_together}: a number from 1 is needed.")
     return {
         "checkpoints": [(one.interval, one.raw, one.stored) for one in profile.checkpoints],
         "times": list(codec.times),
@@ -209,20 +202,18 @@ def _problem(
         "copy": _rate(copy),
         "link": _rate(link),
         "until_application": until == "application",
-        "most_together": most_together or ANY,
+        "most_together": ANY if most is None else count_of("most_together", most, ANY),
     }
 
 
 def _rate(value: float | Rate) -> tuple[float, float]:
-    rate = value if isinstance(value, Rate) else Rate(value)
-    return rate.bytes_per_second, rate.latency
+    return astuple(value if isinstance(value, Rate) else Rate(value))
 
 
 def _outcome(found: Mapping[str, Any]) -> Outcome:
-    names = ("seconds", "computing", "room", "copies", "codec", "last", "raw_bytes", "link_bytes")
     counts = dict(zip(DECISIONS, found["counts"], strict=True))
-    fields = {name: found[name] for name in names}
-    return Outcome(**fields, decisions=tuple(found["decisions"]), counts=counts)
+    given = {name: found[name] for name in Outcome.__dataclass_fields__}
+    return Outcome(**{**given, "decisions": tuple(found["decisions"]), "counts": counts})
 
 
 def _row(name: str, one: Outcome) -> tuple[str, ...]:

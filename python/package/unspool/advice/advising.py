@@ -17,10 +17,13 @@ from .model import Level, efficiency
 from .places import Place, directory_of, endurance_of
 from .plans import LeftOut
 from .power import Power
-from .sizes import bytes_of, duration_of, number
+from .sizes import bytes_of, count_of, duration_of, number
 
 #: A way that loses so much more of the time is as good, if it is simpler.
 AS_GOOD = 0.001
+
+#: The most ranks.
+MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,12 +291,11 @@ def advise(
     """
     notes: list[str] = []
     # What costs no time is checked before anything is measured.
-    ranks, writers = _count("ranks", ranks), _count("writers", writers)
+    ranks, writers = count_of("ranks", ranks, MOST), count_of("writers", writers, MOST)
     every, source = _mtbf(mtbf, rank_mtbf, ranks)
     arrays = sample_of(checkpoint)
-    sizes = [one.nbytes for one in arrays.values()] if arrays else []
-    whole = sum(sizes) if arrays else bytes_of("checkpoint", checkpoint)
-    there = is_on_gpu(arrays or {}) if on_gpu is None else bool(on_gpu)
+    whole = sum(one.nbytes for one in arrays or ()) or bytes_of("checkpoint", checkpoint)
+    there = is_on_gpu(arrays or []) if on_gpu is None else bool(on_gpu)
     healed, work = number("healed", healed, 0.0, 1.0), duration_of("work", work, 1e-3)
     restart = duration_of("restart", restart)
     if increments is not None:
@@ -382,12 +384,6 @@ def _check_place(name: str, given: Any) -> None:
 
 def _measured(given: Any, writers: int) -> Place:
     return given if isinstance(given, Place) else Place.measured(given, writers=writers)
-
-
-def _count(name: str, value: Any) -> int:
-    if type(value) is not int or not 1 <= value < 2**31:
-        raise OptionError(f"{name}={value!r:.40}: a whole number from 1 is needed.")
-    return value
 
 
 def _check_kind(name: str, value: Any, kind: type) -> None:

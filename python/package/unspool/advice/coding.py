@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Number
 from typing import Any, Self
 
+from .._trees import flatten
 from .._unspool import Spool, codecs_of
 from ..codecs.coding import Encoded, decode, encode_into, room_for
 from ..codecs.host import host_array, is_lossy_dtype, library, name_of
 from ..codecs.values import Bound
 from ..errors import OptionError
 from .links import Rate
+from .sizes import number
 
 #: Encoder and decoder of Twine, in bytes of the arrays: without loss on one H100, for arrays from
 #: 8 MiB on, and on four idle cores for a dense wavefield.
@@ -35,15 +37,7 @@ COPIED = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A codec as a plan takes it to be.
-
-    Attributes:
-        ratio: bytes of a state for each byte that is stored, from 1.
-        encode: from the application's arrays into the fastest tier, in bytes of the arrays.
-        decode: back, in bytes of the arrays as well.
-        sources: where each of the three is from, in words.
-        codec: that of the spool, if it was named.
-    """
+    """A `Compression` as a plan takes it to be: every figure is known, and where it is from."""
 
     ratio: float
     encode: Rate
@@ -87,9 +81,13 @@ class Compression:
     measured: bool = False
 
     def __post_init__(self) -> None:
-        _check_ratio(self.ratio)
-        _check_rate("encode", self.encode)
-        _check_rate("decode", self.decode)
+        number("ratio", self.ratio, 1.0)
+        for name, rate in (("encode", self.encode), ("decode", self.decode)):
+            if rate is not None and not isinstance(rate, Rate):
+                raise OptionError(
+                    f"{name}={rate!r:.40}: give a Rate in bytes of the arrays per second, such as "
+                    "unspool.advice.Rate(100e9), or leave it out."
+                )
         codecs_of(self.codec, "Compression(codec=...)")
         if not (self.encode and self.decode):
             _check_known(self.codec)
@@ -155,23 +153,6 @@ def _best_of(work: Callable[[], Any]) -> tuple[float, Any]:
     return best, answer
 
 
-def _check_ratio(value: Any) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and math.isfinite(value) and value >= 1):
-        raise OptionError(
-            f"ratio={value!r:.40}: how many bytes of a state become one, a finite number from 1 "
-            "(4 for a quarter of the bytes)."
-        )
-
-
-def _check_rate(name: str, value: Any) -> None:
-    if value is not None and not isinstance(value, Rate):
-        raise OptionError(
-            f"{name}={value!r:.40}: give a Rate in bytes of the arrays per second, such as "
-            "unspool.advice.Rate(100e9), or leave it out."
-        )
-
-
 def _check_known(codec: Any) -> None:
     """Refuses a codec whose speed is not known without measuring it."""
     if codec is not None and codec != "lossless" and not isinstance(codec, Bound):
@@ -206,11 +187,16 @@ class Coded:
         return 1.0 - 1.0 / self.ratio
 
 
-def sample_of(checkpoint: Any) -> dict[str, Any] | None:
-    """The arrays of a checkpoint by name, or None where only its size was given."""
+def sample_of(checkpoint: Any) -> list[Any] | None:
+    """The arrays of a checkpoint as `save` takes it, or None where only its size was given."""
     if isinstance(checkpoint, Number | str):
         return None
-    arrays = dict(_leaves("", checkpoint))
+    named, _ = flatten(checkpoint)
+    for name, array in named:
+        if not hasattr(array, "nbytes"):
+            text = name or repr(array)[:60]
+            raise OptionError(f"advise(checkpoint): {text} is not an array.")
+    arrays = [array for _, array in named if array.nbytes]
     if not arrays:
         raise OptionError(
             'advise(checkpoint): give the bytes of one rank\'s checkpoint, such as "80GB", or its '
@@ -219,23 +205,10 @@ def sample_of(checkpoint: Any) -> dict[str, Any] | None:
     return arrays
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _leaves(f"{name}.{key}" if name else str(key), inner)
-    elif isinstance(value, list | tuple):
-        for place, inner in enumerate(value):
-            yield from _leaves(f"{name}.{place}" if name else str(place), inner)
-    elif not hasattr(value, "nbytes"):
-        raise OptionError(f"advise(checkpoint): {name or repr(value)[:60]} is not an array.")
-    elif value.nbytes:
-        yield name, value
-
-
-def is_on_gpu(arrays: Mapping[str, Any]) -> bool:
+def is_on_gpu(arrays: Sequence[Any]) -> bool:
     """Whether most of the bytes are on a GPU."""
-    there = sum(one.nbytes for one in arrays.values() if _is_there(one))
-    return bool(2 * there > sum(one.nbytes for one in arrays.values()))
+    there = sum(one.nbytes for one in arrays if _is_there(one))
+    return bool(2 * there > sum(one.nbytes for one in arrays))
 
 
 def _is_there(array: Any) -> bool:
@@ -244,7 +217,7 @@ def _is_there(array: Any) -> bool:
     return hasattr(array, "__cuda_array_interface__") if known is None else bool(known)
 
 
-def coded(codec: Any, arrays: Mapping[str, Any] | None, on_gpu: bool) -> Coded:
+def coded(codec: Any, arrays: Sequence[Any] | None, on_gpu: bool) -> Coded:
     """A codec tried on all arrays, or as it was given with its figures.
 
     Raises:
@@ -258,7 +231,7 @@ def coded(codec: Any, arrays: Mapping[str, Any] | None, on_gpu: bool) -> Coded:
             "place of their size, or a Compression(ratio=...)."
         )
     total = stored = encoding = decoding = 0.0
-    for array in arrays.values():
+    for array in arrays:
         found, count = _tried(codec, array, on_gpu), array.nbytes
         total, stored = total + count, stored + count / found.ratio
         encoding, decoding = encoding + count / found.encode, decoding + count / found.decode

@@ -343,7 +343,7 @@ def _prices(options: Namespace) -> Prices | None:
     return None
 
 
-def accumulate_options(parser: ArgumentParser) -> None:
+def run_options(parser: ArgumentParser) -> None:
     """Adds everything that `unspool accumulate` understands."""
     parser.description = """\
 Says which checkpoints of a run to compress, and which of them together, so that the application is

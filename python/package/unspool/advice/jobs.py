@@ -54,27 +54,12 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Everything that an advice goes by.
+    """A job: the arguments of `unspool.advise`, in bytes and seconds, measured where not given.
 
     Attributes:
-        checkpoint_bytes: of one rank.
-        ranks: of the job.
-        mtbf: seconds between two failures of the job.
-        mtbf_source: who says so.
-        disk: where checkpoints go.
-        remote: a second place, which survives what the first one does not, or None.
-        healed: the share of failures after which `disk` is still there; only with `remote`.
-        work: seconds of computing, without checkpoints and failures.
-        blocking: whether a save returns only when it is durable.
+        mtbf_source: who says how often the job fails.
         copy: bytes per second at which an asynchronous save takes the arrays away.
-        restart: seconds from a failure to where a restart begins to read.
         codecs: what may be done with the bytes.
-        increments: the share of a checkpoint that changes, or None.
-        on_gpu: whether the arrays are on a GPU, where encoding is part of the save.
-        writers: ranks that share a drive and a node.
-        endurance: bytes that may be written to that drive, or None.
-        power: of a rank, or None.
-        prices: of a node, or None.
     """
 
     checkpoint_bytes: int

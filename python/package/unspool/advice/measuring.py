@@ -15,7 +15,7 @@ from .._doctor import Facts, doctor
 from ..errors import OptionError
 from .links import Link, Links, LinksError, Rate
 from .probe import ROUND, ROUNDS, Probe
-from .sizes import Tiers
+from .sizes import Tiers, count_of, number
 
 #: The most bytes of a checkpoint of the probe, and those of its first spool.
 LARGEST, SMALLEST = 32 << 20, 1 << 20
@@ -34,10 +34,8 @@ def measure(
             "The disk tier has no directory to measure: give one, as in "
             'disk=("/scratch", "200GiB"), or give links= of the machine that the plan is for.'
         )
-    if not isinstance(limit, int | float) or not 0 < limit <= 600:
-        raise OptionError(f"limit={limit!r}: seconds above 0 and at most 600.")
-    if not 1 <= arrays <= 65_536:
-        raise OptionError(f"arrays={arrays!r}: a state has from 1 to 65536 arrays.")
+    limit = number("limit", limit, 1e-9, 600.0)
+    arrays = count_of("arrays", arrays, 65_536)
     begin = time.perf_counter()
     wanted, each = min(checkpoint_bytes, LARGEST), max(1, checkpoint_bytes // arrays)
     small = Probe(tiers, min(wanted, SMALLEST), each, limit / 2)

@@ -104,11 +104,7 @@ class TwoLevels:
     healed: float
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.healed <= 1.0:
-            raise OptionError(
-                f"healed={self.healed!r}: the share of failures that the near place survives, from "
-                "0 to 1."
-            )
+        number("healed", self.healed, 0.0, 1.0)
 
 
 def checked(level: Level, mtbf: float) -> None:

@@ -12,13 +12,13 @@ import os
 import random
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..codecs.coding import decode, encode
 from ..codecs.host import library
 from ..errors import OptionError
+from .coding import Coded
 from .sizes import bytes_of
 
 #: Bytes that a chunk is encoded by, as paging does it.
@@ -43,30 +43,14 @@ def miss_seconds(alpha: float, nbytes: float, codec: float, memory: float) -> fl
     return nbytes / codec + (1 - alpha) * nbytes / memory
 
 
-@dataclass(frozen=True, slots=True)
-class CodecSample:
-    """What one codec makes of a sample.
-
-    Attributes:
-        kind: what the bytes were taken for.
-        alpha: one minus encoded over raw bytes; 0 where they do not get fewer.
-        encoded: bytes that are encoded a second, by one thread.
-        decoded: bytes that are decoded a second, by one thread.
-    """
-
-    kind: str
-    alpha: float
-    encoded: float
-    decoded: float
-
-
-def try_codecs(pieces: Iterable[bytes]) -> list[CodecSample]:
-    """Every kind of item on the same pieces, of `PIECE` bytes each."""
+def try_codecs(pieces: Iterable[bytes]) -> list[Coded]:
+    """What codecs make of the same pieces, of `PIECE` bytes each, taken for every kind of item; by
+    one thread."""
     arrays = [library().frombuffer(piece, "u1") for piece in pieces]
     return [_try(kind, arrays) for kind in KINDS]
 
 
-def _try(kind: str, arrays: list[Any]) -> CodecSample:
+def _try(kind: str, arrays: list[Any]) -> Coded:
     raw = sum(array.nbytes for array in arrays)
     stored, encoding, decoding = 0, 0.0, 0.0
     for array in arrays:
@@ -81,12 +65,7 @@ def _try(kind: str, arrays: list[Any]) -> CodecSample:
         decoding += time.perf_counter() - middle
         # What does not get shorter is kept as it is.
         stored += min(made.nbytes, array.nbytes)
-    return CodecSample(kind, 1 - stored / raw, raw / encoding, raw / decoding)
-
-
-def best_of(samples: Iterable[CodecSample]) -> CodecSample:
-    """The one that saves most."""
-    return max(samples, key=lambda sample: sample.alpha)
+    return Coded(kind, None, raw / stored, raw / encoding, raw / decoding, "measured")
 
 
 def paging_options(parser: argparse.ArgumentParser) -> None:
@@ -118,16 +97,16 @@ def run_paging(options: argparse.Namespace) -> int:
     print("taken for    factor  encoded MB/s  decoded MB/s")
     samples = try_codecs(pieces)
     for one in samples:
-        factor = 1 / max(1 - one.alpha, 1e-3)
-        print(f"{one.kind:10} {factor:8.2f} {one.encoded / 1e6:13.0f} {one.decoded / 1e6:13.0f}")
-    best = best_of(samples)
-    print(f"\nwith {best.kind}; seconds that one sweep over all of it waits, at the most")
+        speeds = f"{one.encode / 1e6:13.0f} {one.decode / 1e6:13.0f}"
+        print(f"{one.name:10} {min(one.ratio, 1e3):8.2f} {speeds}")
+    best = max(samples, key=lambda one: one.ratio)
+    print(f"\nwith {best.name}; seconds that one sweep over all of it waits, at the most")
     print("in memory  saved  read only  written too  from a disk")
     for share in (1.0, 0.75, 0.5, 0.25):
         missed = (1 - share) * total
-        reads = miss_seconds(best.alpha, missed, best.decoded, MEMORY)
-        writes = reads + miss_seconds(best.alpha, missed, best.encoded, MEMORY)
-        saved = memory_saved(best.alpha, total, share * total)
+        reads = miss_seconds(best.saved, missed, best.decode, MEMORY)
+        writes = reads + miss_seconds(best.saved, missed, best.encode, MEMORY)
+        saved = memory_saved(best.saved, total, share * total)
         print(f"{share:8.0%} {saved:7.0%} {reads:10.2f} {writes:12.2f} {missed / disk:12.2f}")
     return 0
 

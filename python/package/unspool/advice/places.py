@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from ..errors import OptionError, StorageError
 from ..stats import size
-from .sizes import bytes_of, number
+from .sizes import bytes_of, count_of, number
 
 #: Bytes of one call of the system, and between two looks at what the medium has taken.
 BLOCK, SYNCED = 4 << 20, 32 << 20
@@ -77,8 +77,7 @@ class Place:
             StorageError: the file system is too full, refuses, or does not answer.
         """
         directory = directory_of(path)
-        if type(writers) is not int or not 1 <= writers <= 1024:
-            raise OptionError(f"writers={writers!r}: a whole number from 1 to 1024 is needed.")
+        writers = count_of("writers", writers, 1024)
         count, limit = bytes_of("most", most), number("limit", limit, 0.01, 600.0)
         each = max(BLOCK, count // writers // BLOCK * BLOCK)
         _check_room(directory, each * writers)

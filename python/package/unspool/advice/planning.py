@@ -7,10 +7,11 @@ links (measured by `measure_links`) or of another one's.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 from .. import schedules
 from .._adjoint import LOOKAHEAD
@@ -19,12 +20,10 @@ from ..errors import Error, OptionError
 from ..schedules.base import Native, ending
 from ..stats import size, time
 from .coding import Compression
-from .links import Links, Rate
+from .links import Links
 from .plans import Candidate, LeftOut, LinkBytes, NoPlanError, Plan, Problem, WhatIf, figures
 from .proposals import KINDS, Proposal, proposals
-from .sizes import Tiers, bytes_of, tiers_of
-
-T = TypeVar("T")
+from .sizes import Tiers, bytes_of, count_of, duration_of, tiers_of
 
 #: Saves, restores and reverse steps in all that are forecast before what can only be slower is left
 #: out: a few seconds of work.
@@ -183,31 +182,11 @@ def problem_of(
             f"reverse_bytes={reverse_bytes!r} is more than state_bytes={state_bytes!r}: what a "
             "reverse step reads is a part of the state."
         )
-    forward = _seconds("step_seconds", step_seconds)
+    forward = duration_of("step_seconds", step_seconds)
     reverse = forward
     if reverse_seconds is not None:
-        reverse = _seconds("reverse_seconds", reverse_seconds)
-    return Problem(_steps(steps), state, part, forward, reverse)
-
-
-def _steps(value: Any) -> int:
-    try:
-        count = operator.index(value)
-    except TypeError as error:
-        raise OptionError(f"steps={value!r} is not a whole number.") from error
-    if not 1 <= count < 2**53:
-        raise OptionError(f"steps={value!r}: write a number of steps from 1 to 2**53 - 1.")
-    return count
-
-
-def _seconds(name: str, value: Any) -> float:
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"{name}={value!r} is not a number of seconds.") from error
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise OptionError(f"{name}={value!r}: seconds from 0 are needed.")
-    return seconds
+        reverse = duration_of("reverse_seconds", reverse_seconds)
+    return Problem(count_of("steps", steps, 2**53 - 1), state, part, forward, reverse)
 
 
 def _settled(problem: Problem, tiers: Tiers, links: Any, codec: Any) -> tuple[Problem, Links]:
@@ -286,85 +265,56 @@ def make_plan(
         NoPlanError: nothing fits.
         OptionError: the links are those of other tiers.
     """
-    links = links.of(tiers.names)
+    links, told = links.of(tiers.names), progress or (lambda _: None)
     ready: list[_Ready] = []
+    found: list[Candidate] = []
     left_out: list[LeftOut] = []
     for proposal in proposals(problem, tiers, links, kinds):
-        if proposal.fits:
-            if progress is not None:
-                progress(proposal.name)
-            _put(_ready(problem, proposal, links), ready, left_out)
-        else:
+        if not proposal.fits:
             left_out.append(LeftOut(proposal.name, _too_large(problem, proposal)))
-    found = _predict_all(problem, links, ready, left_out, progress)
+            continue
+        told(proposal.name)
+        with _leaving_out(proposal.name, left_out):
+            ready.append(_ready(problem, proposal, links))
+    work, best = 0, math.inf
+    # Those first that may be the fastest; with much work done, only those.
+    for one in sorted(ready, key=lambda one: one.least):
+        name = one.proposal.name
+        if one.least > best and work + one.work > WORK:
+            reason = f"takes at least {time(one.least)}: slower than the best"
+            left_out.append(LeftOut(name, reason))
+            continue
+        work += one.work
+        told(name)
+        with _leaving_out(name, left_out):
+            used = one.proposal.tiers
+            found.append(candidate_of(problem, name, one.schedule, used, links, one.sample))
+            best = min(best, found[-1].seconds)
     if not found:
         raise NoPlanError(_nothing(problem, tiers, left_out))
     found.sort(key=lambda candidate: candidate.seconds)
     return Plan(problem, tiers, links, tuple(found), tuple(left_out))
 
 
-def _put(one: T | LeftOut, kept: list[T], left_out: list[LeftOut]) -> None:
-    if isinstance(one, LeftOut):
-        left_out.append(one)
-    else:
-        kept.append(one)
-
-
-def _predict_all(
-    problem: Problem,
-    links: Links,
-    ready: Iterable[_Ready],
-    left_out: list[LeftOut],
-    progress: Callable[[str], object] | None,
-) -> list[Candidate]:
-    """Forecasts, those first that may be the fastest; with much work done, only those."""
-    found: list[Candidate] = []
-    work, best = 0, math.inf
-    for one in sorted(ready, key=lambda one: one.least):
-        if one.least > best and work + one.work > WORK:
-            reason = f"takes at least {time(one.least)}: slower than the best"
-            left_out.append(LeftOut(one.proposal.name, reason))
-            continue
-        work += one.work
-        if progress is not None:
-            progress(one.proposal.name)
-        _put(_predicted(problem, one, links), found, left_out)
-        best = min((candidate.seconds for candidate in found), default=math.inf)
-    return found
-
-
-def _ready(problem: Problem, proposal: Proposal, links: Links) -> _Ready | LeftOut:
+@contextmanager
+def _leaving_out(name: str, left_out: list[LeftOut]) -> Iterator[None]:
+    """Leaves a schedule out where it cannot be made or carried out."""
     try:
-        schedule = proposal.make(problem.steps)
-        counts = schedule.counts()
-        short = problem.steps <= SAMPLE or proposal.need.states >= SAMPLE
-        sample = None if short else proposal.make(SAMPLE)
+        yield
     except Error as error:
-        return LeftOut(proposal.name, str(error))
-    count = problem.reverse_bytes
+        left_out.append(LeftOut(name, str(error)))
+
+
+def _ready(problem: Problem, proposal: Proposal, links: Links) -> _Ready:
+    schedule = proposal.make(problem.steps)
+    counts, count = schedule.counts(), problem.reverse_bytes
+    short = problem.steps <= SAMPLE or proposal.need.states >= SAMPLE
+    sample = None if short else proposal.make(SAMPLE)
     least = problem.least_seconds(counts.advances)
     least += counts.saves * problem.save_seconds(links, count)
     least += counts.restores * problem.restore_seconds(links, count)
     work = min(counts.saves + counts.restores + problem.steps, MOST)
     return _Ready(proposal, schedule, sample, work, least)
-
-
-def _predicted(problem: Problem, one: _Ready, links: Links) -> Candidate | LeftOut:
-    name, tiers = one.proposal.name, one.proposal.tiers
-    try:
-        return candidate_of(problem, name, one.schedule, tiers, links, one.sample)
-    except Error as error:
-        return LeftOut(name, str(error))
-
-
-#: What a forecast and a candidate call the same.
-TIMES = (
-    "seconds",
-    "compute_seconds",
-    "copy_seconds",
-    "save_stall_seconds",
-    "restore_stall_seconds",
-)
 
 
 def candidate_of(
@@ -376,70 +326,52 @@ def candidate_of(
         Error: it cannot be carried out with them.
     """
     found = forecast(schedule, job_of(problem, tiers, links), sample)
-    counts = found["counts"]
+    counts, lead, codec = found["counts"], found["lead"], problem.compression
+    names = ("seconds", "compute_seconds", "copy_seconds")
+    names += ("save_stall_seconds", "restore_stall_seconds")
+    moved = zip(pairwise(tiers.names), found["link_bytes"], strict=False)
     return Candidate(
         name=name,
         schedule=schedule,
         tiers=tiers.names,
-        options=tiers.options() | _codec(problem),
-        **{name: found[name] for name in TIMES},
+        options=tiers.options() | ({"codec": codec.codec} if codec and codec.codec else {}),
+        **{name: found[name] for name in names},
         forward_steps=counts["advances"],
         recomputed_steps=max(0, counts["advances"] - (problem.steps - 1)),
         saves=counts["saves"],
         restores=counts["restores"],
         peak_copies=counts["peak"],
         peak_bytes=dict(found["peak_bytes"]),
-        links=_moved(tiers.names, found["link_bytes"]),
-        lead=None if found["lead"] is None else int(found["lead"][1]),
+        links=tuple(LinkBytes(*pair, *both) for pair, both in moved),
+        lead=None if lead is None else int(lead[1]),
     )
-
-
-def _codec(problem: Problem) -> dict[str, Any]:
-    """The keyword of a spool for its codec, if it was named."""
-    codec = None if problem.compression is None else problem.compression.codec
-    return {} if codec is None else {"codec": codec}
-
-
-def _moved(names: tuple[str, ...], moved: Any) -> tuple[LinkBytes, ...]:
-    pairs = zip(names, names[1:], moved, strict=False)
-    return tuple(LinkBytes(fast, slow, down, up) for fast, slow, (down, up) in pairs)
 
 
 def job_of(problem: Problem, tiers: Tiers, links: Links) -> dict[str, Any]:
     """What the extension's forecast is asked; sizes in bytes, times in seconds."""
-    chosen = links.of(tiers.names)
+    chosen, codec = links.of(tiers.names), problem.compression
+    ways = ("flush", "prefetch")
     return {
+        **figures(problem),
         "tiers": list(tiers.capacity.items()),
         "links": [
-            {
-                "flush_rate": link.flush.bytes_per_second,
-                "flush_latency": link.flush.latency,
-                "prefetch_rate": link.prefetch.bytes_per_second,
-                "prefetch_latency": link.prefetch.latency,
-                "contention": link.contention,
-            }
+            {f"{way}_rate": getattr(link, way).bytes_per_second for way in ways}
+            | {f"{way}_latency": getattr(link, way).latency for way in ways}
+            | {"contention": link.contention}
             for link in chosen.links
         ],
-        **figures(problem),
-        "save": _pair(chosen.save),
-        "restore": _pair(chosen.restore),
+        "save": astuple(chosen.save),
+        "restore": astuple(chosen.restore),
         "first_touch": chosen.first_touch,
         "lookahead": LOOKAHEAD,
         "on_gpu": chosen.on_gpu,
-        "compression": _coded(problem),
+        "compression": codec
+        and {
+            "ratio": codec.ratio,
+            "encode": astuple(codec.encode),
+            "decode": astuple(codec.decode),
+        },
     }
-
-
-def _coded(problem: Problem) -> dict[str, Any] | None:
-    """The codec as the extension's forecast takes it."""
-    found = problem.compression
-    if found is None:
-        return None
-    return {"ratio": found.ratio, "encode": _pair(found.encode), "decode": _pair(found.decode)}
-
-
-def _pair(rate: Rate) -> tuple[float, float]:
-    return rate.bytes_per_second, rate.latency
 
 
 def _too_large(problem: Problem, proposal: Proposal) -> str:

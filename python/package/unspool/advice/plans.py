@@ -30,16 +30,7 @@ class NoPlanError(Error, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An adjoint computation.
-
-    Attributes:
-        steps: of the forward pass.
-        state_bytes: of a state.
-        reverse_bytes: of a copy that is only restored in order to reverse a step.
-        step_seconds: of a forward step, without any save.
-        reverse_seconds: of a reverse step.
-        compression: the codec of the spool, or None.
-    """
+    """An adjoint computation: the arguments of `unspool.plan`, in bytes and seconds."""
 
     steps: int
     state_bytes: int

@@ -55,11 +55,26 @@ def number(name: str, value: Any, least: float = 0.0, most: float = math.inf) ->
     Raises:
         OptionError: it is none; the text says what is needed.
     """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and math.isfinite(value) and least <= value <= most):
+    try:
+        found = math.nan if isinstance(value, bool | str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not (math.isfinite(found) and least <= found <= most):
         upper = "" if most == math.inf else f" to {most:g}"
         raise OptionError(f"{name}={value!r:.40}: a finite number from {least:g}{upper} is needed.")
-    return float(value)
+    return found
+
+
+def count_of(name: str, value: Any, most: int) -> int:
+    """A whole number from 1.
+
+    Raises:
+        OptionError: it is none.
+    """
+    found = None if isinstance(value, float) else _whole(value)
+    if found is None or not 1 <= found <= most:
+        raise OptionError(f"{name}={value!r:.40}: a whole number from 1 to {most} is needed.")
+    return found
 
 
 def duration_of(name: str, value: Any, least: float = 0.0) -> float:
@@ -131,15 +146,11 @@ class Tiers:
         free = self.free and name != "disk"
         return replace(self, capacity={**self.capacity, name: capacity}, free=free)
 
-    def alignment(self, on_gpu: bool) -> int:
-        """Checkpoints start at multiples of this, as in a spool."""
-        if "disk" in self.capacity:
-            return DISK_ALIGNMENT
-        return DEVICE_ALIGNMENT if on_gpu else MEMORY_ALIGNMENT
-
     def room(self, name: str, size: int, on_gpu: bool) -> int:
         """What a checkpoint of `size` bytes takes in a tier, in bytes."""
-        unit = self.alignment(on_gpu)
+        unit = DEVICE_ALIGNMENT if on_gpu else MEMORY_ALIGNMENT
+        if "disk" in self.capacity:
+            unit = DISK_ALIGNMENT
         return -(-size // unit) * unit + (HEAD if name == "disk" else 0)
 
     def slots(self, name: str, size: int, on_gpu: bool) -> int:
