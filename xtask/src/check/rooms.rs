@@ -23,15 +23,15 @@ const ROOMS: &[Room] = &[
     room("cuda", &["engine/cuda"], 9_270),
     room("gpu_codec", &["engine/gpu_codec"], 11_020),
     room("tiers", &["engine/tiers"], 7_550),
-    room("spool", &["engine/spool"], 14_490),
+    room("spool", &["engine/spool"], 14_350),
     room("restart", &["restart"], 8_440),
     room("adjoint", &["adjoint"], 6_320),
     room("python, native", &["python/src"], 13_770),
-    room("python, package", &["python/package"], 30_010),
-    room("c", &["c"], 4_550),
+    room("python, package", &["python/package"], 29_210),
+    room("c", &["c"], 4_650),
     room("messages", &["packages/messages"], 13_710),
     room("paging", &["packages/paging"], 4_890),
-    room("veloc", &["packages/veloc"], 3_580),
+    room("veloc", &["packages/veloc"], 3_550),
 ];
 
 const SOURCE: &[&str] =
