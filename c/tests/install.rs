@@ -113,7 +113,7 @@ impl Installation {
     }
 }
 
-const PROGRAM: &str = "#include <unspool.h>\n#include <veloc.h>\n\
+const PROGRAM: &str = "#include <unspool.h>\n#include \"include/veloc.h\"\n\
     int main(void) { return unspool_abi() != UNSPOOL_ABI || VELOC_Init_single(0, 0) != 0; }\n";
 
 #[test]
