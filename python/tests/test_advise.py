@@ -6,6 +6,7 @@ import math
 import os
 import time
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -131,6 +132,19 @@ def test_codecs_are_tried_on_arrays_of_every_kind():
     exact, bounded = found.problem.codecs
     assert 1 < exact.ratio < bounded.ratio and min(exact.encode, bounded.decode) > 1e5
     assert (exact.codec, bounded.codec) == ("lossless", bound)
+
+
+def test_a_checkpoint_is_any_tree_that_save_takes():
+    class Pair(NamedTuple):
+        left: np.ndarray
+        right: np.ndarray
+
+    wave = np.sin(np.linspace(0, 9, 1 << 12))
+    state = {"step": 3, "waves": Pair(wave, 2 * wave), "names": ["u", "v"]}
+    found = advice(checkpoint=state, codecs=["lossless"])
+    assert found.problem.checkpoint_bytes == 2 * wave.nbytes
+    with pytest.raises(OptionError, match="waves is not an array"):
+        advice(checkpoint={"waves": object()})
 
 
 def test_without_arrays_a_codec_needs_its_figures():

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import unspool
 from unspool import advice, schedules
@@ -185,6 +186,13 @@ def test_one_step_needs_no_copy() -> None:
 def test_figures_that_make_no_sense_are_refused(arguments: dict[str, Any], reason: str) -> None:
     with pytest.raises(unspool.errors.OptionError, match=reason):
         planned(**arguments)
+
+
+def test_times_of_steps_are_seconds_or_durations() -> None:
+    problem = unspool.plan(
+        10, MIB, "3ms", reverse_seconds=np.float32(0.5), **TIERS, links=LINKS
+    ).problem
+    assert (problem.step_seconds, problem.reverse_seconds) == (3e-3, 0.5)
 
 
 # What is proposed and predicted.

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -157,13 +157,14 @@ class Format:
 
 
 class Kept:
-    """A record that files of JSON keep: a subclass says in which format, and how it is made."""
+    """A record that files of JSON keep: subclasses are dataclasses and say in which format."""
 
     __slots__ = ()
     _format: ClassVar[Format]
 
     def _fields(self) -> dict[str, Any]:
-        raise NotImplementedError
+        record: Any = self
+        return asdict(record)
 
     @classmethod
     def _of_fields(cls, fields: dict[str, Any]) -> Self:

@@ -133,7 +133,7 @@ mod tests {
     fn public_names_and_those_of_the_laboratory_itself_are_fine() {
         let study = "lab/studies/python/unspool_studies/a.py";
         let text = "from unspool import Spool, __version__\nfrom unspool_studies._native import A\n\
-                    unspool.planning.plan(_x)\nfrom unspool.cli import (\n    Parser,\n)\n_y = 1\n";
+                    unspool.advice.plan(_x)\nfrom unspool.cli import (\n    Parser,\n)\n_y = 1\n";
         assert_eq!(found(study, text), NONE);
     }
 }

@@ -27,7 +27,7 @@ from .jobs import Prices
 from .links import Links, Rate
 from .places import Place
 from .planning import measure_links, plan, what_if
-from .plans import WhatIf, what_if_table
+from .plans import what_if_table
 from .power import Power
 from .profile import NVCOMP, TWINE, CodecCost, Profile
 from .sizes import bytes_of, rate_of
@@ -50,7 +50,7 @@ def _json(parser: ArgumentParser) -> None:
 
 
 def _print(found: Any, options: Namespace, **more: Any) -> int:
-    """The answer as it was asked for; `more` is for JSON alone."""
+    """Prints the answer as text or as JSON, which has `more` as well; returns the exit code."""
     print(json.dumps({**found.to_dict(), **more}, indent=1) if options.json else found)
     return 0
 
@@ -135,7 +135,8 @@ def run_plan(options: Namespace) -> int:
     if target is not None:
         found.links.save_to(target)
     rows = what_if(found) if options.what_if else ()
-    _print(found, options, **({"what_if": [*map(WhatIf.to_dict, rows)]} if options.what_if else {}))
+    more = {"what_if": [row.to_dict() for row in rows]} if options.what_if else {}
+    _print(found, options, **more)
     if not options.json and options.links is None:
         print(f"\nlinks, measured in {found.links.seconds:.1f} s:\n{found.links}")
     if not options.json and options.what_if:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
@@ -145,9 +145,6 @@ class Links(Kept):
                 f"for {', '.join(names)}: measure again with those, or leave links= out."
             )
         return self.first(len(names))
-
-    def _fields(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def _of_fields(cls, fields: dict[str, Any]) -> Self:

@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import shutil
+import struct
 import tempfile
 import threading
 import time
@@ -35,6 +36,10 @@ ADMIN = 0xC048_4E41
 
 #: "Get log page", the log of its health, the bytes of that, and all name spaces.
 GET_LOG, HEALTH, BYTES, ALL = 0x02, 0x02, 512, 0xFFFF_FFFF
+
+#: `struct nvme_admin_cmd` of the kernel: the command, name spaces, the address and the bytes of the
+#: answer, which part of it, and the milliseconds that it may take.
+COMMAND = struct.Struct("=B3xI16xQ4xII20xI4x")
 
 #: Bytes of a unit of the log.
 UNIT = 512_000
@@ -197,25 +202,6 @@ def _read(number: int, count: int, limit: float) -> float:
     return done / max(time.perf_counter() - begin, 1e-9)
 
 
-class _Command(ctypes.Structure):
-    """`struct nvme_admin_cmd` of the kernel."""
-
-    _fields_ = (
-        ("opcode", ctypes.c_uint8),
-        ("flags", ctypes.c_uint8),
-        ("reserved", ctypes.c_uint16),
-        ("namespace", ctypes.c_uint32),
-        ("words", ctypes.c_uint32 * 2),
-        ("metadata", ctypes.c_uint64),
-        ("address", ctypes.c_uint64),
-        ("metadata_bytes", ctypes.c_uint32),
-        ("bytes", ctypes.c_uint32),
-        ("more", ctypes.c_uint32 * 6),
-        ("milliseconds", ctypes.c_uint32),
-        ("result", ctypes.c_uint32),
-    )
-
-
 def endurance_of(directory: str, root: Path = Path("/sys/dev/block")) -> tuple[float | None, str]:
     """Bytes that may be written to the drive of a directory in all, or why that is not known."""
     number = os.stat(directory).st_dev
@@ -226,9 +212,8 @@ def endurance_of(directory: str, root: Path = Path("/sys/dev/block")) -> tuple[f
         return None, f"{directory} is not on an NVMe drive of this machine"
     device = f"/dev/{names[-1]}"
     page = (ctypes.c_uint8 * BYTES)()
-    command = _Command(opcode=GET_LOG, namespace=ALL, address=ctypes.addressof(page), bytes=BYTES)
-    command.more[0] = HEALTH | (BYTES // 4 - 1) << 16
-    command.milliseconds = 5_000
+    which = HEALTH | (BYTES // 4 - 1) << 16
+    command = bytearray(COMMAND.pack(GET_LOG, ALL, ctypes.addressof(page), BYTES, which, 5_000))
     try:
         file = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
         try:

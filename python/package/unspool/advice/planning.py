@@ -39,13 +39,13 @@ NEAR = 1.1
 def plan(
     steps: int,
     state_bytes: int | str,
-    step_seconds: float,
+    step_seconds: float | str,
     *,
     device: Any = None,
     host: Any = None,
     disk: Any = None,
     on: str = "auto",
-    reverse_seconds: float | None = None,
+    reverse_seconds: float | str | None = None,
     reverse_bytes: int | str | None = None,
     links: Links | None = None,
     compression: Compression | None = None,
@@ -59,7 +59,7 @@ def plan(
     Arguments:
         steps: of the forward pass.
         state_bytes: of one state, as an integer or as text such as `"256MiB"`.
-        step_seconds: of one forward step, without any save.
+        step_seconds: of one forward step, without any save; or text such as `"3ms"`.
         device: the device tier, in bytes or as text such as `"4GiB"`; `"auto"` takes what a `Spool`
             would take now; None for none.
         host: the host tier, likewise. Neither has to fit into this machine.
@@ -90,14 +90,14 @@ def plan(
 def predict(
     schedule: Any,
     state_bytes: int | str,
-    step_seconds: float,
+    step_seconds: float | str,
     *,
     steps: int | None = None,
     device: Any = None,
     host: Any = None,
     disk: Any = None,
     on: str = "auto",
-    reverse_seconds: float | None = None,
+    reverse_seconds: float | str | None = None,
     reverse_bytes: int | str | None = None,
     links: Links | None = None,
     compression: Compression | None = None,
@@ -327,15 +327,15 @@ def candidate_of(
     """
     found = forecast(schedule, job_of(problem, tiers, links), sample)
     counts, lead, codec = found["counts"], found["lead"], problem.compression
-    names = ("seconds", "compute_seconds", "copy_seconds")
-    names += ("save_stall_seconds", "restore_stall_seconds")
+    stalls = ("save_stall_seconds", "restore_stall_seconds")
+    times = ("seconds", "compute_seconds", "copy_seconds", *stalls)
     moved = zip(pairwise(tiers.names), found["link_bytes"], strict=False)
     return Candidate(
         name=name,
         schedule=schedule,
         tiers=tiers.names,
         options=tiers.options() | ({"codec": codec.codec} if codec and codec.codec else {}),
-        **{name: found[name] for name in names},
+        **{name: found[name] for name in times},
         forward_steps=counts["advances"],
         recomputed_steps=max(0, counts["advances"] - (problem.steps - 1)),
         saves=counts["saves"],

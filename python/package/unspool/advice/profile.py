@@ -7,7 +7,6 @@ Compression" (HiPC 2023, section III-A1). `unspool-codecs --cost FILE` measures 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self
@@ -15,6 +14,7 @@ from typing import Any, ClassVar, Self
 from .._files import Format, Kept
 from ..errors import Error, OptionError
 from .links import Rate
+from .sizes import number
 
 #: More bytes than a checkpoint can have.
 MOST = 2**63
@@ -65,15 +65,11 @@ class CodecCost(Kept):
         sizes = [size for size, _ in self.times]
         if not sizes or sizes != sorted(set(sizes)):
             raise OptionError(f"times of {self.name} are needed by ascending bytes: {sizes!r:.80}.")
-        if sizes[0] < 0 or not all(0 <= one < math.inf for _, one in self.times):
-            raise OptionError(
-                f"times of {self.name} are bytes and seconds, numbers from 0: {self.times!r:.80}."
-            )
-        if self.worst_per_mille < 0 or self.worst_fixed < 0:
-            raise OptionError(
-                f"the room of {self.name} is a number from 0: worst_per_mille="
-                f"{self.worst_per_mille!r:.20}, worst_fixed={self.worst_fixed!r:.20}."
-            )
+        for size, seconds in self.times:
+            number(f"bytes of {self.name}", size)
+            number(f"seconds of {self.name}", seconds)
+        number(f"worst_per_mille of {self.name}", self.worst_per_mille)
+        number(f"worst_fixed of {self.name}", self.worst_fixed)
 
     @classmethod
     def linear(cls, name: str, fixed: float, bytes_per_second: float, **more: Any) -> Self:
@@ -91,41 +87,25 @@ class CodecCost(Kept):
         (x0, y0), (x1, y1) = self.times[at - 1], self.times[at]
         return y0 + (y1 - y0) * (count - x0) / (x1 - x0)
 
-    def _fields(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def _of_fields(cls, fields: dict[str, Any]) -> Self:
         times = tuple((int(size), float(seconds)) for size, seconds in fields.pop("times"))
         return cls(times=times, **fields)
 
 
+def _times(*seconds: float) -> tuple[tuple[int, float], ...]:
+    """Of 1, 8, 32, 128 and 512 MiB."""
+    return tuple(zip((1 << 20, 8 << 20, 32 << 20, 128 << 20, 512 << 20), seconds, strict=True))
+
+
 #: nvCOMP's Bitcomp, lossless, on an H100, through its Python package: a call costs about 104 us
 #: besides, and half of its peak rate is reached at 59 MB. It reads and writes buffers of its own.
-NVCOMP = CodecCost(
-    "nvCOMP Bitcomp",
-    (
-        (1 << 20, 116.5e-6),
-        (8 << 20, 111.8e-6),
-        (32 << 20, 159.8e-6),
-        (128 << 20, 325.8e-6),
-        (512 << 20, 1111.5e-6),
-    ),
-)
+NVCOMP = CodecCost("nvCOMP Bitcomp", _times(116.5e-6, 111.8e-6, 159.8e-6, 325.8e-6, 1111.5e-6))
 
 #: Twine on an H100, device time of one launch: flat float32 waves within an absolute bound, 17 to
 #: 24 times smaller. It reads the application's array and writes where the checkpoint stays.
 TWINE = CodecCost(
-    "Twine",
-    (
-        (1 << 20, 13.4e-6),
-        (8 << 20, 16.4e-6),
-        (32 << 20, 36.5e-6),
-        (128 << 20, 96.6e-6),
-        (512 << 20, 328e-6),
-    ),
-    in_place=True,
-    compacts=False,
+    "Twine", _times(13.4e-6, 16.4e-6, 36.5e-6, 96.6e-6, 328e-6), in_place=True, compacts=False
 )
 
 
