@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -112,6 +111,8 @@ def _plain(value: Any) -> Any:
 
 
 def _filled(text: str, first: str, margin: int) -> str:
+    import textwrap
+
     return textwrap.fill(
         text,
         WIDTH,

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import struct
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -167,6 +166,8 @@ def _probe(
     directory: str, count: int, limit: float, meeting: threading.Barrier
 ) -> tuple[float, float]:
     """Writes a file without a name and reads it again: whatever ends the process, nothing stays."""
+    import tempfile
+
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         written, write = _write(file.fileno(), count, limit)
         # Nobody reads while others write.
