@@ -113,8 +113,6 @@ impl Spool {
         codecs: &Codecs,
         wait: &Wait<'_>,
     ) -> Result<SaveTicket, Error> {
-        memory::check_for_save(&self.shared)?;
-        check_writable(&self.shared().settings, version, "saved")?;
         crate::save::save(self.shared(), version, regions, codecs, wait)
     }
 
@@ -148,8 +146,6 @@ impl Spool {
         given: (&DeviceArray, GivenArray),
         wait: &Wait<'_>,
     ) -> Result<(), Error> {
-        memory::check_for_save(&self.shared)?;
-        check_writable(&self.shared().settings, version, "saved")?;
         crate::save::save_given(self.shared(), version, region, given, wait)
     }
 
@@ -176,9 +172,6 @@ impl Spool {
         regions: Vec<RegionSpec>,
         codecs: &Codecs,
     ) -> Result<Checkpoint<'a>, Error> {
-        self.shared().check_process()?;
-        memory::check_for_save(&self.shared)?;
-        check_writable(&self.shared().settings, version, "saved")?;
         Ok(Checkpoint::of(Arc::new(Prepared::of(self.shared(), version, regions, codecs)?)))
     }
 

@@ -38,7 +38,6 @@ pub(crate) fn save_given(
     (array, given): (&DeviceArray, GivenArray),
     wait: &Wait<'_>,
 ) -> Result<(), Error> {
-    shared.check_process()?;
     let prepared = Prepared::of(shared, version, vec![region], &Codecs::default())?;
     check_size(array.bytes(), prepared.head().payload_bytes)?;
     check_stream(given.stream())?;

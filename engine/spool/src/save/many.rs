@@ -162,9 +162,7 @@ impl<'c> SaveMany<'_, 'c> {
         let Entered { mut checkpoint, mut ticket } = one;
         let fetched = self.wait_for_host(&checkpoint);
         let filled = fetched.and_then(|()| checkpoint.fill_ticket(&mut ticket));
-        if let Err(error) = filled.and_then(|()| ticket.commit()) {
-            self.refuse(checkpoint, error);
-        }
+        self.end(checkpoint, filled.and_then(|()| ticket.commit()));
     }
 
     /// Waits for the arrays that the host has to encode because the GPU does not: their copies do
@@ -211,10 +209,9 @@ impl<'c> SaveMany<'_, 'c> {
         drop(state);
         self.shared.count_kernels(Call::Save, last);
         for (Entered { checkpoint, mut ticket }, reported) in members.into_iter().zip(reported) {
-            if let Err(error) = ticket.ended(reported) {
-                drop(ticket);
-                self.refuse(checkpoint, error);
-            }
+            let saved = ticket.ended(reported);
+            drop(ticket);
+            self.end(checkpoint, saved);
         }
     }
 
@@ -238,17 +235,8 @@ impl<'c> SaveMany<'_, 'c> {
             return members.into_iter().for_each(|one| self.save_group(LaunchGroup::of(way, one)));
         }
         for mut one in members {
-            match self.encode_on_host(gpu, &mut one, cause) {
-                Ok(()) => {
-                    if let Err(error) = one.ticket.commit() {
-                        self.refuse(one.checkpoint, error);
-                    }
-                }
-                Err(error) => {
-                    drop(one.ticket);
-                    self.refuse(one.checkpoint, error);
-                }
-            }
+            let fetched = self.encode_on_host(gpu, &mut one, cause);
+            self.end(one.checkpoint, fetched.and_then(|()| one.ticket.commit()));
         }
     }
 
@@ -299,6 +287,13 @@ impl<'c> SaveMany<'_, 'c> {
             std::thread::sleep(NAP);
         }
         Ok(())
+    }
+
+    /// A checkpoint was saved, or was not.
+    fn end(&mut self, checkpoint: Checkpoint<'c>, saved: Result<(), Error>) {
+        if let Err(error) = saved {
+            self.refuse(checkpoint, error);
+        }
     }
 
     /// Notes that a checkpoint was not saved. After one that may be tried again later, those that

@@ -10,7 +10,9 @@ use unspool_transfer::Frame;
 use crate::coding::{Codecs, EncodingPlan, LEARNED, Picked, check_formats};
 use crate::error::{Error, ErrorKind};
 use crate::runtime::counters::Call;
+use crate::runtime::memory;
 use crate::runtime::shared::Shared;
+use crate::runtime::stack::check_writable;
 use crate::runtime::state::State;
 use crate::time::nanos;
 
@@ -24,16 +26,19 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Plans a checkpoint of these regions.
+    /// Plans a checkpoint of these regions, if the spool takes another one.
     ///
     /// # Errors
-    /// `Invalid` when the regions make no sense, or a codec cannot take its region.
+    /// `Invalid` when the regions make no sense, or a codec cannot take its region; `ReadOnly`,
+    /// `Full` without memory for what is known of it, `Forked`.
     pub(crate) fn of(
         shared: &Shared,
         version: i64,
         regions: Vec<RegionSpec>,
         codecs: &Codecs,
     ) -> Result<Prepared, Error> {
+        memory::check_for_save(shared)?;
+        check_writable(&shared.settings, version, "saved")?;
         let head = Head::layout(version, regions).map_err(|cause| {
             let message = format!("Version {version} cannot be saved: {cause}");
             Error::new(ErrorKind::Invalid, message).caused_by(cause)
