@@ -58,11 +58,9 @@ impl SaveTicket {
         let all = || arrays.iter().map(|(_, _, stream)| *stream);
         let others = || all().filter(|other| other.handle() != stream.handle());
         wait_for_all(gpu, stream, others())?;
-        match self.launch(gpu, stream) {
-            Ok(fence) => Ok(follow_all(gpu, others(), &fence)?),
-            Err(Refused::Final(error)) => Err(error),
-            // The encoders of the host do it.
-            Err(Refused::Launch) => self.download_all(gpu, arrays),
+        match self.launch((gpu, stream), arrays)? {
+            Some(fence) => Ok(follow_all(gpu, others(), &fence)?),
+            None => Ok(()),
         }
     }
 
@@ -93,15 +91,17 @@ impl SaveTicket {
             let ready = gpu.fence(stream)?;
             encoded.gather(&gpu, index, Source::copied(lease, ready));
         }
-        match self.launch(&gpu, stream) {
-            Ok(_) => Ok(()),
-            Err(Refused::Final(error)) => Err(error),
-            Err(Refused::Launch) => self.download_all(&gpu, &[]),
-        }
+        self.launch((&gpu, stream), &[]).map(drop)
     }
 
-    /// Enqueues the encoder of all regions on `stream`.
-    fn launch(&mut self, gpu: &Gpu, stream: &Stream) -> Result<Fence, Refused> {
+    /// Enqueues the encoder of all regions on `stream`, and gives a fence after it; `None` where
+    /// the GPU does not take them. Then the encoders of the host do it, and `arrays`, the last that
+    /// were given, are brought there.
+    fn launch(
+        &mut self,
+        (gpu, stream): (&Gpu, &Stream),
+        arrays: &[Given<'_>],
+    ) -> Result<Option<Fence>, Error> {
         let shared = Arc::clone(&self.shared);
         let launched = if self.state.is_on_device() {
             let launched = launch(&shared, (gpu, stream), &mut [self]);
@@ -109,29 +109,38 @@ impl SaveTicket {
         } else {
             self.launch_aside(gpu, stream)
         };
-        let (fence, sources) = launched.map_err(|cause| self.refuse_launch(gpu, cause))?;
+        let (fence, sources) = match launched {
+            Ok(launched) => launched,
+            Err(cause) => {
+                self.leave_to_host(gpu, cause)?;
+                return self.download_all(gpu, arrays).map(|()| None);
+            }
+        };
         shared.state().counters.launches.add(1);
         if shared.settings.check_codec {
             self.check(gpu, stream, &sources)?;
         }
         sources.done(gpu, &fence);
-        Ok(fence)
+        Ok(Some(fence))
     }
 
-    /// Why the save, which was not launched because of `cause`, goes on or ends.
-    fn refuse_launch(&mut self, gpu: &Gpu, cause: DeviceError) -> Refused {
+    /// Notes that the host encodes what the GPU does not take because of `cause`.
+    ///
+    /// # Errors
+    /// That cause, where the host cannot: the save ends with it.
+    fn leave_to_host(&mut self, gpu: &Gpu, cause: DeviceError) -> Result<(), Error> {
         let SaveState::Coded { room, coded: (encoded, _) } = &mut self.state else {
-            return cause.into();
+            return Err(cause.into());
         };
         if encoded.plan().needs_gpu() || room.is_lost() {
             drop(encoded.take_gathered());
-            return cause.into();
+            return Err(cause.into());
         }
         gpu.coder_failed(&cause);
         self.shared.note_once(&format!(
             "Regions are encoded on the host, because the GPU could not do it: {cause}"
         ));
-        Refused::Launch
+        Ok(())
     }
 
     /// Takes it out of the ticket as a member of a launch; `None` when its room is not an arena.
@@ -182,7 +191,7 @@ impl SaveTicket {
 
     /// Looks at what was launched. A checkpoint that breaks its bound is given up, whatever is
     /// called next.
-    fn check(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Refused> {
+    fn check(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Error> {
         let looked = match &self.state {
             SaveState::InFlight(_) => self.look(gpu, stream, sources),
             _ => self.look_aside(gpu, stream, sources),
@@ -195,7 +204,7 @@ impl SaveTicket {
     }
 
     /// Decodes what went aside to main memory and compares every value.
-    fn look_aside(&mut self, gpu: &Gpu, on: &Stream, sources: &Sources) -> Result<(), Refused> {
+    fn look_aside(&mut self, gpu: &Gpu, on: &Stream, sources: &Sources) -> Result<(), Error> {
         let SaveState::Coded { room, coded: (encoded, _) } = &mut self.state else { return Ok(()) };
         let Some(payload) = room.bytes() else { return Ok(()) };
         for (index, region) in encoded.plan().regions.iter().enumerate() {
@@ -216,7 +225,7 @@ impl SaveTicket {
     }
 
     /// Waits for what was launched, decodes it and compares every value.
-    fn look(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Refused> {
+    fn look(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Error> {
         let version = self.version();
         let SaveState::InFlight(encoding) = &self.state else { return Ok(()) };
         let limit = gpu.device().limit();
@@ -241,26 +250,6 @@ impl SaveTicket {
             check(version, region, &values, &decoded)?;
         }
         Ok(())
-    }
-}
-
-/// Why a launch did not come to be.
-enum Refused {
-    /// The GPU does not take it: the host can do the same.
-    Launch,
-    /// The save ends with this.
-    Final(Error),
-}
-
-impl From<Error> for Refused {
-    fn from(error: Error) -> Refused {
-        Refused::Final(error)
-    }
-}
-
-impl From<DeviceError> for Refused {
-    fn from(cause: DeviceError) -> Refused {
-        Refused::Final(cause.into())
     }
 }
 
