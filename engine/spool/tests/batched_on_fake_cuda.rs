@@ -238,7 +238,7 @@ fn save_two(
     let specs = vec![floats("few", 12), floats("a", LEN), floats("b", expected.len() as u64)];
     let few = application.upload(&[1; 12])?;
     let (few, dense) = (array_of(&few), array_of(a));
-    let mut checkpoint = spool.checkpoint(version, specs)?;
+    let mut checkpoint = spool.spool().checkpoint(version, specs)?;
     checkpoint.put(2, &strided, second)?;
     checkpoint.put(1, &dense, &application.stream)?;
     match version % 3 {
@@ -290,7 +290,7 @@ fn what_is_too_large_for_a_batch_or_has_another_codec_keeps_its_place() {
         let values = application.upload(&wave(version)).unwrap();
         let (codec, array) = (Codecs::all(codec), array_of(&values));
         let specs = vec![floats("u", LEN)];
-        let mut checkpoint = spool.checkpoint_as(version, specs, &codec).unwrap();
+        let mut checkpoint = spool.spool().checkpoint_as(version, specs, &codec).unwrap();
         checkpoint.put(0, &array, &application.stream).unwrap();
         spool.save(checkpoint, &wait()).unwrap();
     }

@@ -20,11 +20,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unspool_codec::{Head, RegionSpec};
+use unspool_codec::Head;
 use unspool_transfer::sync::{lock, thread};
 
 use crate::close::Unflushed;
-use crate::coding::{Codecs, RegionCoding};
+use crate::coding::RegionCoding;
 use crate::error::{Error, ErrorKind};
 use crate::restore::RestoreTicket;
 use crate::runtime::memory::has_room_for_thread;
@@ -85,9 +85,10 @@ impl Batched {
         &self.shared.spool
     }
 
-    /// Saves a checkpoint, with others where its arrays are those of the spool's GPU and one launch
-    /// can encode them together; else as [`Spool::save_many`] does, after what waits. The arrays
-    /// may be changed by what is enqueued on their streams later.
+    /// Saves a checkpoint that the [spool](Self::spool) has made, with others where its arrays are
+    /// those of the spool's GPU and one launch can encode them together; else as
+    /// [`Spool::save_many`] does, after what waits. The arrays may be changed by what is enqueued
+    /// on their streams later.
     ///
     /// # Errors
     /// Those of `save_many`, for this checkpoint or for those that waited; this one was not saved
@@ -157,31 +158,6 @@ impl Batched {
     /// Those of [`hand_over`](Self::hand_over).
     pub fn hand_over_for(&self, version: i64, wait: &Wait<'_>) -> Result<(), Error> {
         if self.shared.waiting.has(version) { self.hand_over(wait) } else { Ok(()) }
-    }
-
-    /// As [`Spool::checkpoint`].
-    ///
-    /// # Errors
-    /// Those of that.
-    pub fn checkpoint<'a>(
-        &self,
-        version: i64,
-        regions: Vec<RegionSpec>,
-    ) -> Result<Checkpoint<'a>, Error> {
-        self.spool().checkpoint(version, regions)
-    }
-
-    /// As [`Spool::checkpoint_as`].
-    ///
-    /// # Errors
-    /// Those of that.
-    pub fn checkpoint_as<'a>(
-        &self,
-        version: i64,
-        regions: Vec<RegionSpec>,
-        codecs: &Codecs,
-    ) -> Result<Checkpoint<'a>, Error> {
-        self.spool().checkpoint_as(version, regions, codecs)
     }
 
     /// As [`Spool::restore`].

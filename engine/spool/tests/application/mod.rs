@@ -99,7 +99,7 @@ impl History for Spool {
 
 impl History for Batched {
     fn put(&self, version: i64, specs: Vec<RegionSpec>, arrays: &[Given<'_>]) -> Outcome {
-        let mut checkpoint = self.checkpoint(version, specs)?;
+        let mut checkpoint = self.spool().checkpoint(version, specs)?;
         arrays
             .iter()
             .try_for_each(|(index, array, stream)| checkpoint.put(*index, array, stream))?;

@@ -106,7 +106,7 @@ impl Player<'_> {
         arrays: &'c [(DeviceArray, usize)],
     ) -> Outcome<Checkpoint<'c>> {
         let specs = contents.iter().enumerate().map(|(index, content)| content.spec(index));
-        let mut checkpoint = self.spool.checkpoint(version, specs.collect())?;
+        let mut checkpoint = self.spool.spool().checkpoint(version, specs.collect())?;
         for (index, (array, lane)) in arrays.iter().enumerate() {
             checkpoint.put(index, array, &self.lanes[*lane].stream)?;
         }
