@@ -23,7 +23,7 @@ const ROOMS: &[Room] = &[
     room("cuda", &["engine/cuda"], 9_270),
     room("gpu_codec", &["engine/gpu_codec"], 11_020),
     room("tiers", &["engine/tiers"], 7_550),
-    room("spool", &["engine/spool"], 14_350),
+    room("spool", &["engine/spool"], 14_310),
     room("restart", &["restart"], 8_440),
     room("adjoint", &["adjoint"], 6_320),
     room("python, native", &["python/src"], 13_770),
