@@ -21,7 +21,6 @@ fn named(text: &str) -> Result<Spec, String> {
         let number = value.and_then(|value| value.parse::<f64>().ok());
         number.ok_or_else(|| format!("{text:?} has no number: write it as {name}=1e-3."))
     };
-    let nvcomp = |codec| if value.is_none() { Ok(Spec::NvComp(codec)) } else { Err(unknown(text)) };
     match name {
         "none" | "lossless" | "auto" if value.is_some() => Err(unknown(text)),
         "none" => Ok(Spec::Raw),
@@ -41,14 +40,14 @@ fn named(text: &str) -> Result<Spec, String> {
             Ok(Spec::Zfp(Zfp::Precision(bits)))
         }
         "zfp-tolerance" => Ok(Spec::Zfp(Zfp::Tolerance(number()?))),
-        "nvcomp-bitcomp" => nvcomp(NvComp::Bitcomp),
-        "nvcomp-ans" => nvcomp(NvComp::Ans),
-        "nvcomp-lz4" => nvcomp(NvComp::Lz4),
-        "nvcomp-cascaded" => nvcomp(NvComp::Cascaded),
-        "nvcomp-gdeflate" => nvcomp(NvComp::Gdeflate),
-        "nvcomp-zstd" => nvcomp(NvComp::Zstd),
-        _ => Err(unknown(text)),
+        _ => nvcomp(name).filter(|_| value.is_none()).ok_or_else(|| unknown(text)),
     }
+}
+
+fn nvcomp(name: &str) -> Option<Spec> {
+    let format = name.strip_prefix("nvcomp-")?;
+    let (_, format) = NvComp::LOSSLESS.into_iter().find(|(name, _)| *name == format)?;
+    Some(Spec::NvComp(format))
 }
 
 fn unknown(text: &str) -> String {

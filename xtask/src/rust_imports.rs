@@ -94,6 +94,8 @@ fn collect(tokens: TokenStream, found: &mut Vec<Vec<String>>) {
                     skip_item(&mut tokens);
                 }
             }
+            // What `pub(super)` names is no import.
+            TokenTree::Ident(word) if word == "pub" => drop(tokens.next_if(is_parenthesis)),
             TokenTree::Ident(word) => path_from(word.to_string(), &mut tokens, &[], found),
             TokenTree::Group(group) => collect(group.stream(), found),
             TokenTree::Punct(_) | TokenTree::Literal(_) => {}
@@ -147,6 +149,10 @@ fn branches(list: TokenStream, base: &[String], found: &mut Vec<Vec<String>>) {
             path_from(word.to_string(), &mut tokens, base, found);
         }
     }
+}
+
+fn is_parenthesis(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis)
 }
 
 fn is_mark(tokens: &mut Tokens, mark: char) -> bool {

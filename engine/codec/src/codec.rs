@@ -1,14 +1,10 @@
-//! The trait of codecs in main memory, and the list of them.
+//! The trait of codecs in main memory.
 
 use std::fmt;
 
 use crate::dtype::Dtype;
-use crate::spec::Spec;
-use crate::twine::Twine;
-use crate::zfp::ZfpCodec;
-
-/// The codecs in main memory. A new one is a folder beside `twine` and `zfp`, and a line here.
-const CODECS: [&dyn Codec; 3] = [&Raw, &Twine, &ZfpCodec];
+use crate::error::CodecError;
+use crate::spec::{CodecId, Spec};
 
 /// A codec in main memory. The bytes that it makes depend on the values and the spec alone.
 pub trait Codec: Sync + fmt::Debug {
@@ -50,131 +46,6 @@ pub trait Codec: Sync + fmt::Debug {
         stored: &[u8],
         out: &mut [u8],
     ) -> Result<(), CodecError>;
-}
-
-impl Spec {
-    /// The codec in main memory for this spec.
-    ///
-    /// # Errors
-    /// `Invalid` for a codec that works on a GPU only.
-    pub fn codec(&self) -> Result<&'static dyn Codec, CodecError> {
-        self.id().codec()
-    }
-}
-
-impl CodecId {
-    /// Whether only a GPU encodes and decodes with it.
-    #[must_use]
-    pub fn needs_gpu(self) -> bool {
-        self.codec().is_err()
-    }
-
-    /// The codec in main memory.
-    ///
-    /// # Errors
-    /// `Invalid` for a codec that works on a GPU only.
-    pub fn codec(self) -> Result<&'static dyn Codec, CodecError> {
-        CODECS.into_iter().find(|codec| codec.id() == self).ok_or_else(needs_gpu)
-    }
-}
-
-fn needs_gpu() -> CodecError {
-    CodecError::new(
-        CodecErrorKind::Invalid,
-        "nvCOMP works on a GPU only, and here the host would have to: the spool is on no GPU, \
-         there is no compiler for its kernels, or another region has a codec of the host (zfp \
-         without a fixed rate). Open the spool on a GPU with nvCOMP installed (`pip install \
-         unspool[nvcomp]`), or choose the lossless codec or a bound, which need neither.",
-    )
-}
-
-/// The bytes as they are.
-#[derive(Debug)]
-struct Raw;
-
-impl Codec for Raw {
-    fn id(&self) -> CodecId {
-        CodecId::Raw
-    }
-
-    fn max_bytes(&self, _: &Spec, dtype: &Dtype, shape: &[u64]) -> Result<u64, CodecError> {
-        let bytes = items(shape).and_then(|items| items.checked_mul(dtype.itemsize()));
-        bytes.ok_or_else(|| {
-            let message = format!("An array of shape {shape:?} has too many bytes. Split it.");
-            CodecError::new(CodecErrorKind::TooLarge, message)
-        })
-    }
-
-    fn encode(
-        &self,
-        _: &Spec,
-        dtype: &Dtype,
-        shape: &[u64],
-        source: &[u8],
-        out: &mut [u8],
-    ) -> Result<EncodedStream, CodecError> {
-        let room = out.len();
-        let Some(out) = out.get_mut(..source.len()) else {
-            let message = format!("{} bytes do not fit {room}. Give more room.", source.len());
-            return Err(CodecError::new(CodecErrorKind::Invalid, message));
-        };
-        out.copy_from_slice(source);
-        let values = items(shape).unwrap_or(0).saturating_mul(dtype.components());
-        Ok(EncodedStream {
-            bytes: source.len() as u64,
-            achieved: Achieved { values, ..Achieved::default() },
-        })
-    }
-
-    fn decode(
-        &self,
-        _: &Dtype,
-        _: &[u64],
-        stored: &[u8],
-        out: &mut [u8],
-    ) -> Result<(), CodecError> {
-        if stored.len() == out.len() {
-            out.copy_from_slice(stored);
-            return Ok(());
-        }
-        let message = format!("{} bytes, and the array has {}", stored.len(), out.len());
-        Err(CodecError::new(CodecErrorKind::Damaged, message))
-    }
-}
-
-fn items(shape: &[u64]) -> Option<u64> {
-    shape.iter().try_fold(1u64, |all, &size| all.checked_mul(size))
-}
-
-/// Which codec made the stored bytes of a region, as a frame names it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-#[repr(u16)]
-pub enum CodecId {
-    /// No codec: the stored bytes are the values.
-    #[default]
-    Raw = 0,
-    /// A Twine stream.
-    Twine = 1,
-    /// A zfp stream.
-    Zfp = 2,
-    /// Chunks of nvCOMP with a table; never in a durable frame.
-    NvComp = 3,
-}
-
-impl CodecId {
-    /// The number that stands for it in a frame.
-    #[must_use]
-    pub fn code(self) -> u16 {
-        self as u16
-    }
-
-    /// The codec with this number, if this version knows it.
-    #[must_use]
-    pub fn from_code(code: u16) -> Option<CodecId> {
-        [CodecId::Raw, CodecId::Twine, CodecId::Zfp, CodecId::NvComp]
-            .get(usize::from(code))
-            .copied()
-    }
 }
 
 /// The result of an encoder.
@@ -219,58 +90,6 @@ impl Achieved {
         }
     }
 }
-
-/// Values that a codec cannot take, or a stream that it cannot read.
-///
-/// Its text says what is wrong and what can be done.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CodecError {
-    kind: CodecErrorKind,
-    what: String,
-}
-
-/// The kinds of refusal of a codec.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum CodecErrorKind {
-    /// The codec, the bound or the buffers do not fit the values.
-    Invalid,
-    /// The values are more than the format can hold.
-    TooLarge,
-    /// The stream is damaged, or not one of this codec.
-    Damaged,
-    /// The stream is of a newer version.
-    Newer,
-    /// The machine has no memory left for the work.
-    NoMemory,
-}
-
-impl CodecError {
-    /// An error with this text.
-    pub fn new(kind: CodecErrorKind, what: impl Into<String>) -> CodecError {
-        CodecError { kind, what: what.into() }
-    }
-
-    /// The refusal of `codec` to do what is another codec's.
-    pub(crate) fn foreign(codec: &str, spec: &Spec) -> CodecError {
-        let message = format!("{codec} was asked for {spec}. Ask the codec that the spec names.");
-        CodecError::new(CodecErrorKind::Invalid, message)
-    }
-
-    /// What kind of refusal it is.
-    #[must_use]
-    pub fn kind(&self) -> CodecErrorKind {
-        self.kind
-    }
-}
-
-impl fmt::Display for CodecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for CodecError {}
 
 #[cfg(test)]
 mod tests {

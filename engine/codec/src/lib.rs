@@ -36,7 +36,10 @@
 pub mod choose;
 mod codec;
 mod dtype;
+mod error;
 mod frame;
+mod free;
+mod host;
 pub mod increment;
 pub mod memory;
 pub mod outer;
@@ -45,8 +48,9 @@ pub mod twine;
 mod workers;
 pub mod zfp;
 
-pub use codec::{Achieved, Codec, CodecError, CodecErrorKind, CodecId, EncodedStream};
+pub use codec::{Achieved, Codec, EncodedStream};
 pub use dtype::Dtype;
+pub use error::{CodecError, CodecErrorKind};
 pub use frame::{
     Checksum, FORMAT_VERSION, FrameError, FrameErrorKind, HEAD_ALIGNMENT, Head, MAGIC,
     MAX_DIMENSION, MAX_HEAD_BYTES, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS,
@@ -54,4 +58,4 @@ pub use frame::{
     version_of,
 };
 pub use outer::{Outer, OuterId, unpack};
-pub use spec::{Bound, NvComp, Spec, Zfp};
+pub use spec::{Bound, CodecId, NvComp, Spec, Zfp};

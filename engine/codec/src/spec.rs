@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::codec::{CodecError, CodecErrorKind, CodecId};
 use crate::dtype::Dtype;
+use crate::error::{CodecError, CodecErrorKind};
 
 /// Which codec the values of an array get, with its bound or parameters.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -83,6 +83,18 @@ pub enum NvComp {
     Zstd,
 }
 
+impl NvComp {
+    /// The formats without loss, by their names.
+    pub const LOSSLESS: [(&str, NvComp); 6] = [
+        ("bitcomp", NvComp::Bitcomp),
+        ("ans", NvComp::Ans),
+        ("lz4", NvComp::Lz4),
+        ("cascaded", NvComp::Cascaded),
+        ("gdeflate", NvComp::Gdeflate),
+        ("zstd", NvComp::Zstd),
+    ];
+}
+
 impl Spec {
     /// The id in a frame of the codec that makes the bytes; [`CodecId::Raw`] for [`Spec::Auto`],
     /// until it is decided.
@@ -144,6 +156,37 @@ impl Spec {
             Spec::Zfp(zfp) => zfp.check(),
             _ => Ok(()),
         }
+    }
+}
+
+/// Which codec made the stored bytes of a region, as a frame names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u16)]
+pub enum CodecId {
+    /// No codec: the stored bytes are the values.
+    #[default]
+    Raw = 0,
+    /// A Twine stream.
+    Twine = 1,
+    /// A zfp stream.
+    Zfp = 2,
+    /// Chunks of nvCOMP with a table; never in a durable frame.
+    NvComp = 3,
+}
+
+impl CodecId {
+    /// The number that stands for it in a frame.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        self as u16
+    }
+
+    /// The codec with this number, if this version knows it.
+    #[must_use]
+    pub fn from_code(code: u16) -> Option<CodecId> {
+        [CodecId::Raw, CodecId::Twine, CodecId::Zfp, CodecId::NvComp]
+            .get(usize::from(code))
+            .copied()
     }
 }
 

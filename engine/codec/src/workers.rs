@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::memory::has_memory;
+use crate::free::has_memory;
 
 /// The urgency of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use unspool_verify::Op;
 
+use crate::driver::raw::{CUcontext, CUdevice};
 use crate::driver::{DeviceInfo, Driver};
+use crate::driver::{raw, result};
 use crate::error::{CudaError, DeviceError, DeviceErrorKind, INVALID_CONTEXT};
-use crate::raw::{CUcontext, CUdevice};
+use crate::life;
 use crate::watch::{Watch, Watched};
-use crate::{life, raw, result};
 
 /// The existing contexts. Any of them can answer which device an address belongs to.
 static MADE: Mutex<Vec<Weak<Retained>>> = Mutex::new(Vec::new());

@@ -2,12 +2,13 @@
 //! then both ends must stay as they are. Copies of host arenas are methods of
 //! [`PinnedArena`](crate::PinnedArena), which knows what is registered.
 
-use crate::error::{CudaError, DeviceError, DeviceErrorKind};
+use crate::access::AccessedBytes;
+use crate::driver::result;
+use crate::ends::{enter, refused, same_length};
+use crate::error::DeviceError;
 use crate::memory::PinnedMemory;
-use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
-use crate::watch::AccessedBytes;
 
 pub use crate::pageable::{device_to_host, host_to_device};
 
@@ -108,30 +109,4 @@ pub fn pinned_to_device(
     refused(copied, FROM_PINNED)?;
     stream.saw_copy(FROM_PINNED, AccessedBytes::host(place, to.len()), AccessedBytes::of(to));
     Ok(())
-}
-
-/// Makes the stream's context current, after checking that all memory is on its device.
-pub(crate) fn enter(
-    stream: &Stream,
-    spans: &[&DeviceSpan],
-) -> Result<crate::context::Scope, DeviceError> {
-    let context = stream.context();
-    for span in spans {
-        context.require(span.ordinal(), "the memory")?;
-    }
-    Ok(context.enter()?)
-}
-
-pub(crate) fn refused(result: Result<(), CudaError>, what: &str) -> Result<(), DeviceError> {
-    result.map_err(|cause| {
-        DeviceError::new(DeviceErrorKind::Driver, format!("{what} was refused")).with_cause(cause)
-    })
-}
-
-pub(crate) fn same_length(to: u64, from: u64) -> Result<(), DeviceError> {
-    if to == from {
-        return Ok(());
-    }
-    let message = format!("a copy of {from} bytes to a place of {to} bytes");
-    Err(DeviceError::new(DeviceErrorKind::OutOfRange, message))
 }

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use crate::context::Context;
 use crate::error::DeviceError;
-use crate::event::{Event, Poll};
+use crate::event::Event;
 use crate::stream::Stream;
+use crate::waiting::Poll;
 
 /// Maximum number of idle events in a pool; surplus events are destroyed.
 const KEPT: usize = 4096;

@@ -15,12 +15,14 @@
 //! Memory is freed only after the operations that use it: freeing waits for events, and where that
 //! wait cannot end (a hang, the end of the process) memory is leaked and [counted](leaked).
 
+mod access;
 mod arena;
 mod bytes;
 mod chunks;
 mod context;
 pub mod copy;
 mod driver;
+mod ends;
 mod error;
 mod event;
 mod fence;
@@ -32,22 +34,22 @@ mod memory;
 mod pace;
 mod pageable;
 pub mod probe;
-mod raw;
 mod release;
-mod result;
 mod span;
 mod stream;
 mod strided;
 mod turn;
 pub mod user_cache;
+mod waiting;
 mod watch;
 
+pub use access::AccessedBytes;
 pub use arena::{DeviceArena, DeviceArenaOptions, Shrunk};
 pub use bytes::Bytes;
 pub use context::{Context, current_context, current_ordinal, device_of};
 pub use driver::{DeviceInfo, Driver};
 pub use error::{CudaError, DeviceError, DeviceErrorKind};
-pub use event::{Event, Poll, Punctual, wait_for};
+pub use event::Event;
 pub use fence::{Fence, FencePool, Unrecorded};
 pub use host::mapping::populate;
 pub use host::pool::trim;
@@ -62,4 +64,15 @@ pub use span::DeviceSpan;
 pub use stream::Stream;
 pub use strided::{DenseCopy, StridedCopies, StridedLayout};
 pub use turn::turn_locks;
-pub use watch::{AccessedBytes, Watch};
+pub use waiting::{Poll, Punctual, wait_for};
+pub use watch::Watch;
+
+/// The texts of the kernels of this crate.
+#[must_use]
+pub fn kernel_sources() -> Vec<kernels::KernelText> {
+    let text = kernels::KernelText::of;
+    vec![
+        text("strided.cu", strided::KERNELS, strided::SOURCE),
+        text("pattern.cu", kernels::pattern::KERNELS, kernels::pattern::SOURCE),
+    ]
+}

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::bytes::Bytes;
 use crate::context::Context;
+use crate::driver::result;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::event::Event;
 use crate::release::{self, AfterUse};
-use crate::result;
 use crate::span::{DeviceSpan, Keep, in_range};
 use crate::stream::Stream;
 

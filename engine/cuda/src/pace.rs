@@ -3,10 +3,10 @@
 //! A registration holds a lock of the driver, and that lock is not fair: chunks registered back to
 //! back starve the copies of other threads, however small the chunks are. So a chunk is registered
 //! after a short gap while no copy is in flight, else after a gap at least as long as the last
-//! call, which lets every waiting copy through; and never while a save waits for space. The short
-//! gap is for everything else that needs the lock, such as launching a kernel or recording an event
-//! on another thread: without it one call was seen to wait for 105 and 418 ms, until all was
-//! registered. A new arena leaves long gaps, because its owner is about to begin.
+//! call, which lets every waiting copy through. The short gap is for everything else that needs the
+//! lock, such as launching a kernel or recording an event on another thread: without it one call
+//! was seen to wait for 105 and 418 ms, until all was registered. A new arena leaves long gaps,
+//! because its owner is about to begin.
 //!
 //! The figures are in engine/decisions/0020-pacing-registrations.md.
 
@@ -31,22 +31,9 @@ impl Default for Pace {
     }
 }
 
-/// Whether the next chunk is registered now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PaceDecision {
-    /// Register it.
-    Go,
-    /// Ask again after this time, or when the state changes.
-    Wait(Duration),
-    /// Ask again when the state changes: the hold ends, or the links fall idle.
-    Stop,
-}
-
 /// The state of the arena that the pace depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Moment {
-    /// A save waits for space.
-    pub(crate) held: bool,
     /// No copy is in flight.
     pub(crate) idle: bool,
     /// Time since the arena was made.
@@ -68,29 +55,24 @@ const SHORTEST_GAP: Duration = Duration::from_micros(200);
 const LONGEST_GAP: Duration = Duration::from_millis(100);
 
 impl Pace {
-    /// Whether the next registration may begin, `since` after the end of the last one, which took
-    /// `took`. `last` is `None` before the first.
-    pub(crate) fn decide(self, now: Moment, last: Option<(Duration, Duration)>) -> PaceDecision {
-        if now.held {
-            return PaceDecision::Stop;
-        }
-        let Some((took, since)) = last else { return PaceDecision::Go };
+    /// How long to wait before asking again, `since` after the end of the last registration, which
+    /// took `took`; `None` where the next one may begin. `last` is `None` before the first.
+    pub(crate) fn wait(self, now: Moment, last: Option<(Duration, Duration)>) -> Option<Duration> {
+        let (took, since) = last?;
         let part = if now.idle && now.age >= NEW { IDLE_PART } else { 1 };
         match self {
-            Pace::Unpaced => PaceDecision::Go,
+            Pace::Unpaced => None,
             Pace::WhenIdle if now.idle => after(took / part, since),
-            Pace::WhenIdle => PaceDecision::Wait(LOOK_AGAIN),
+            Pace::WhenIdle => Some(LOOK_AGAIN),
             Pace::Gaps(times) => after(took.mul_f32(times.max(0.0)) / part, since),
         }
     }
 }
 
-/// Goes once the gap, which began `since` ago, has passed.
-fn after(gap: Duration, since: Duration) -> PaceDecision {
-    match gap.clamp(SHORTEST_GAP, LONGEST_GAP).checked_sub(since) {
-        None | Some(Duration::ZERO) => PaceDecision::Go,
-        Some(rest) => PaceDecision::Wait(rest.min(LOOK_AGAIN)),
-    }
+/// What is left of the gap that began `since` ago.
+fn after(gap: Duration, since: Duration) -> Option<Duration> {
+    let rest = gap.clamp(SHORTEST_GAP, LONGEST_GAP).checked_sub(since)?;
+    (!rest.is_zero()).then_some(rest.min(LOOK_AGAIN))
 }
 
 #[cfg(test)]
@@ -102,59 +84,44 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// The state of an arena that is not new.
-    fn now(held: bool, idle: bool) -> Moment {
-        Moment { held, idle, age: NEW }
+    fn now(idle: bool) -> Moment {
+        Moment { idle, age: NEW }
     }
 
     #[test]
     fn a_new_arena_leaves_long_gaps_also_while_the_links_are_idle() {
-        let new = Moment { age: NEW - MS, ..now(false, true) };
+        let new = Moment { age: NEW - MS, ..now(true) };
         for pace in [Pace::Gaps(1.0), Pace::WhenIdle] {
-            assert!(matches!(pace.decide(new, Some((8 * MS, 7 * MS))), PaceDecision::Wait(_)));
-            assert_eq!(pace.decide(new, Some((8 * MS, 8 * MS))), PaceDecision::Go);
-            assert_eq!(pace.decide(now(false, true), Some((8 * MS, 4 * MS))), PaceDecision::Go);
-        }
-    }
-
-    #[test]
-    fn nothing_is_registered_while_a_save_waits() {
-        for pace in [Pace::Unpaced, Pace::Gaps(1.0), Pace::WhenIdle] {
-            assert_eq!(pace.decide(now(true, true), None), PaceDecision::Stop);
-            assert_eq!(pace.decide(now(true, false), Some((MS, 100 * MS))), PaceDecision::Stop);
+            assert!(pace.wait(new, Some((8 * MS, 7 * MS))).is_some());
+            assert_eq!(pace.wait(new, Some((8 * MS, 8 * MS))), None);
+            assert_eq!(pace.wait(now(true), Some((8 * MS, 4 * MS))), None);
         }
     }
 
     #[test]
     fn idle_links_get_a_short_gap_for_what_is_not_a_copy() {
         let last = Some((8 * MS, Duration::ZERO));
-        assert_eq!(Pace::Unpaced.decide(now(false, true), last), PaceDecision::Go);
+        assert_eq!(Pace::Unpaced.wait(now(true), last), None);
         for pace in [Pace::Gaps(1.0), Pace::WhenIdle] {
-            assert_eq!(pace.decide(now(false, true), last), PaceDecision::Wait(MS));
-            assert_eq!(pace.decide(now(false, true), Some((8 * MS, 4 * MS))), PaceDecision::Go);
+            assert_eq!(pace.wait(now(true), last), Some(MS));
+            assert_eq!(pace.wait(now(true), Some((8 * MS, 4 * MS))), None);
             let short = Some((SHORTEST_GAP, Duration::ZERO));
-            assert_eq!(pace.decide(now(false, true), short), PaceDecision::Wait(SHORTEST_GAP));
-            assert_eq!(
-                pace.decide(now(false, true), None),
-                PaceDecision::Go,
-                "nothing is before the first"
-            );
+            assert_eq!(pace.wait(now(true), short), Some(SHORTEST_GAP));
+            assert_eq!(pace.wait(now(true), None), None, "nothing is before the first");
         }
     }
 
     #[test]
     fn busy_links_get_a_gap_as_long_as_the_last_call() {
         let pace = Pace::default();
-        assert!(matches!(
-            pace.decide(now(false, false), Some((5 * MS, 4 * MS))),
-            PaceDecision::Wait(_)
-        ));
-        assert_eq!(pace.decide(now(false, false), Some((5 * MS, 5 * MS))), PaceDecision::Go);
+        assert!(pace.wait(now(false), Some((5 * MS, 4 * MS))).is_some());
+        assert_eq!(pace.wait(now(false), Some((5 * MS, 5 * MS))), None);
     }
 
     #[test]
     fn a_pace_that_needs_idle_links_waits_for_them() {
         let late = Some((MS, Duration::from_secs(10)));
-        assert!(matches!(Pace::WhenIdle.decide(now(false, false), late), PaceDecision::Wait(_)));
+        assert!(Pace::WhenIdle.wait(now(false), late).is_some());
     }
 
     proptest! {
@@ -164,13 +131,12 @@ mod tests {
         ) {
             let (took, since) = (Duration::from_micros(took), Duration::from_micros(since));
             let gap = took.mul_f32(times).clamp(SHORTEST_GAP, LONGEST_GAP);
-            match Pace::Gaps(times).decide(now(false, false), Some((took, since))) {
-                PaceDecision::Go => prop_assert!(since >= gap),
-                PaceDecision::Wait(time) => {
+            match Pace::Gaps(times).wait(now(false), Some((took, since))) {
+                None => prop_assert!(since >= gap),
+                Some(time) => {
                     prop_assert!(since < gap);
                     prop_assert!(time <= gap - since && time > Duration::ZERO);
                 }
-                PaceDecision::Stop => prop_assert!(false, "nothing holds it"),
             }
         }
     }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::context::Context;
-use crate::copy::{enter, same_length};
+use crate::ends::{enter, same_length};
 use crate::error::DeviceError;
 use crate::host::StagingRing;
 use crate::span::DeviceSpan;

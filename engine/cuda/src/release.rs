@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::context::Context;
 use crate::error::DeviceError;
-use crate::event::{Event, Poll};
+use crate::event::Event;
 use crate::life;
+use crate::waiting::Poll;
 
 /// How long a release waits for the last use before it leaks: far longer than any copy. A kernel
 /// that runs longer probably hangs.

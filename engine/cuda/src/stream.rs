@@ -6,11 +6,12 @@ use std::time::Duration;
 use unspool_verify::{Agent, Op};
 
 use crate::context::Context;
+use crate::driver::raw::CUstream;
+use crate::driver::result;
 use crate::error::{DeviceError, DeviceErrorKind};
-use crate::event::{Event, Poll, wait_for};
-use crate::raw::CUstream;
+use crate::life;
+use crate::waiting::{Poll, wait_for};
 use crate::watch::new_recording;
-use crate::{life, result};
 
 /// The legacy default stream, by its handle.
 const LEGACY: usize = 1;
@@ -51,12 +52,6 @@ impl Stream {
     #[must_use]
     pub fn legacy_default(context: &Context) -> Stream {
         Stream::make(context, LEGACY as CUstream, false)
-    }
-
-    /// The per-thread default stream: that of the thread that enqueues.
-    #[must_use]
-    pub fn per_thread_default(context: &Context) -> Stream {
-        Stream::make(context, PER_THREAD as CUstream, false)
     }
 
     /// The application's stream by its handle, as array libraries give it: 0 and 1 are the legacy
@@ -105,43 +100,6 @@ impl Stream {
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
-    }
-
-    /// Makes everything that is enqueued later wait for `event`. The host does not wait. For an
-    /// event that is known to be done nothing is enqueued: it is before everything that the host
-    /// enqueues.
-    ///
-    /// # Errors
-    /// When the context is broken.
-    pub fn wait_for(&self, event: &Event) -> Result<(), DeviceError> {
-        let _scope = self.context.enter()?;
-        if matches!(event.poll_entered(), Poll::Done) {
-            return Ok(());
-        }
-        // SAFETY: both live while they are borrowed; the driver keeps what it still needs.
-        unsafe { result::stream_wait(self.handle, event.raw()) }?;
-        if let Some(event) = event.recording() {
-            self.context.saw(|| Op::Wait { by: self.agent(), event });
-        }
-        Ok(())
-    }
-
-    /// A new event recorded after everything enqueued so far.
-    ///
-    /// # Errors
-    /// When the context is broken or out of resources.
-    pub fn record(&self) -> Result<Event, DeviceError> {
-        let event = Event::new(&self.context)?;
-        event.record(self)?;
-        Ok(event)
-    }
-
-    /// Waits until everything enqueued so far is done, at most `limit`.
-    ///
-    /// # Errors
-    /// When something before it failed, and when the limit has passed.
-    pub fn sync(&self, limit: Duration) -> Result<(), DeviceError> {
-        self.record()?.wait(limit)
     }
 
     /// Why the context of the stream is lost, if it is: it has had an error that no context
@@ -214,7 +172,7 @@ impl Stream {
 }
 
 /// The number of the device of a context.
-fn ordinal_of(context: crate::raw::CUcontext) -> Result<u32, DeviceError> {
+fn ordinal_of(context: crate::driver::raw::CUcontext) -> Result<u32, DeviceError> {
     result::push_context(context)?;
     let device = result::current_device();
     let _ = result::pop_context();

@@ -6,9 +6,9 @@ use unspool_codec::twine::{self, Array, Layout};
 use unspool_codec::{CodecError, CodecErrorKind, CodecId, Dtype, Spec, Zfp};
 use unspool_cuda::{DeviceError, Stream};
 
-use crate::nvcomp::NvCompLayout;
+use crate::nvcomp::layout::NvCompLayout;
 use crate::pending::{DecodeStatus, Pending, Start};
-use crate::zfp::ZfpLayout;
+use crate::zfp::layout::ZfpLayout;
 
 /// A codec of one device. Its calls enqueue work on a stream of the caller's without making the
 /// host wait. Several threads may use it at once.

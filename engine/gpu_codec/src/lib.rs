@@ -38,6 +38,6 @@ pub fn sources() -> Vec<KernelText> {
     all.push(KernelText::of("zfp.cu", zfp::KERNELS, zfp::SOURCE));
     all.push(KernelText::of("nvcomp.cu", nvcomp::KERNELS, nvcomp::SOURCE));
     all.push(KernelText::of("chunk_hash.cu", hashes::KERNELS, hashes::SOURCE));
-    all.extend(unspool_cuda::kernels::sources());
+    all.extend(unspool_cuda::kernel_sources());
     all
 }

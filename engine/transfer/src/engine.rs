@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use unspool_codec::Outer;
 use unspool_core::{
-    CheckpointId, Event, Failure, Nanos, Place, TierId, TierKind, TransferId, TransferKind,
+    CheckpointId, Failure, Nanos, Place, TierId, TierKind, TransferId, TransferKind,
 };
 use unspool_tiers::AnyTier;
 
@@ -16,21 +16,11 @@ use crate::error::TransferError;
 use crate::execute::{Mover, Outcome};
 use crate::job::{Job, Submitted, Task, TaskWork};
 use crate::lane::Lane;
-use crate::span::Span;
+use crate::sink::Sink;
 use crate::staging::Pool;
 use crate::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 use crate::timer::Timer;
 use crate::worker::{Crew, work};
-
-/// The receiver of reports. It is called on worker threads and by [`Engine::shutdown`]; it must
-/// return quickly, and may call the engine back.
-pub trait Sink: Send + Sync {
-    /// Receives an event for the core, with the error text of a failure.
-    fn event(&self, event: Event, error: Option<TransferError>);
-
-    /// Receives a piece of work for the timeline; only with [`Options::trace`].
-    fn span(&self, span: Span);
-}
 
 /// The settings of an engine.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 use unspool_core::{Event, Nanos};
 
 use crate::clock::Clock;
-use crate::engine::Sink;
+use crate::sink::Sink;
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 
 #[derive(Debug, Default)]

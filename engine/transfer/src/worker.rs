@@ -7,11 +7,11 @@ use std::sync::Arc;
 use unspool_core::{CheckpointId, Event, Failure, Nanos, TierId, TierKind};
 
 use crate::clock::Clock;
-use crate::engine::Sink;
 use crate::error::TransferError;
 use crate::execute::{Mover, Outcome};
 use crate::job::{Job, Task, TaskWork, label};
 use crate::lane::Lane;
+use crate::sink::Sink;
 use crate::span::Span;
 
 /// State that all workers share.

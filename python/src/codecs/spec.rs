@@ -19,16 +19,6 @@ const OTHERS: &str = "*";
 /// The most characters that are shown of what is not a codec.
 const SHOWN: usize = 80;
 
-/// The formats of nvCOMP without loss.
-const FORMATS: [(&str, NvComp); 6] = [
-    ("bitcomp", NvComp::Bitcomp),
-    ("ans", NvComp::Ans),
-    ("lz4", NvComp::Lz4),
-    ("cascaded", NvComp::Cascaded),
-    ("gdeflate", NvComp::Gdeflate),
-    ("zstd", NvComp::Zstd),
-];
-
 /// What `codec=` was given at `place`, such as `Spool(codec=...)`: one codec, or a mapping with one
 /// for each array.
 ///
@@ -129,7 +119,7 @@ fn by_value(value: &Bound<'_, PyAny>) -> PyResult<Option<Spec>> {
     }
     if value.is_instance(&class(py, "NvComp")?)? {
         let (name, lossy) = (text("name")?, number("abs")?);
-        let format = FORMATS.iter().find(|format| format.0 == name).map(|format| format.1);
+        let format = NvComp::LOSSLESS.iter().find(|format| format.0 == name).map(|format| format.1);
         return Ok(format.map(|format| match lossy {
             Some(bound) => Spec::NvComp(NvComp::BitcompLossy(bound)),
             None => Spec::NvComp(format),
@@ -169,7 +159,7 @@ pub fn value_of<'py>(py: Python<'py>, spec: Spec) -> PyResult<Bound<'py, PyAny>>
         Spec::Zfp(Zfp::Precision(planes)) => value("Zfp", &[("precision", f64::from(planes))]),
         Spec::Zfp(Zfp::Tolerance(most)) => value("Zfp", &[("tolerance", most)]),
         Spec::NvComp(NvComp::BitcompLossy(bound)) => class(py, "NvComp")?.call1(("bitcomp", bound)),
-        Spec::NvComp(format) => match FORMATS.iter().find(|one| one.1 == format) {
+        Spec::NvComp(format) => match NvComp::LOSSLESS.iter().find(|one| one.1 == format) {
             Some((name, _)) => class(py, "NvComp")?.call1((*name,)),
             None => Err(unknown(py, &format!("{format:?}"))),
         },

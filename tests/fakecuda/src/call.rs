@@ -119,7 +119,8 @@ pub(crate) fn run(name: &'static str, body: impl FnOnce(&mut Held) -> Outcome) -
         if !world.initialized && !early {
             return Err(Code::NOT_INITIALIZED);
         }
-        capture::check(&mut world, name)?;
+        let captures = world.streams.values_mut().filter_map(|stream| stream.capture.as_mut());
+        capture::check(captures, name)?;
         body(&mut world)
     });
     outcome.err().map_or(0, |code| code.0)

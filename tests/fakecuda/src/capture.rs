@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::thread::{self, ThreadId};
 
 use crate::codes::{Code, Outcome};
-use crate::world::World;
 
 /// Which threads a capture forbids unsafe calls: all, the capturing one, none. The same numbers are
 /// the modes of a thread.
@@ -76,13 +75,12 @@ const UNSAFE: &[&str] = &[
     "cuStreamSynchronize",
 ];
 
-/// Refuses a call that is unsafe while a stream is captured, and spoils the capture.
-pub(crate) fn check(world: &mut World, call: &str) -> Outcome {
-    if world.captures == 0 || !UNSAFE.contains(&call) {
+/// Refuses a call that is unsafe while one of these captures forbids it, and spoils them.
+pub(crate) fn check<'a>(captures: impl Iterator<Item = &'a mut Capture>, call: &str) -> Outcome {
+    if !UNSAFE.contains(&call) {
         return Ok(());
     }
     let mode = MODE.get();
-    let captures = world.streams.values_mut().filter_map(|stream| stream.capture.as_mut());
     let mut refused = false;
     for capture in captures.filter(|capture| capture.forbids(mode)) {
         (capture.spoilt, refused) = (true, true);

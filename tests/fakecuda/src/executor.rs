@@ -134,12 +134,12 @@ fn do_piece(world: &mut World, device: u32, operation: &mut Operation) -> Outcom
     match &operation.work {
         Work::Copy(rows) => copy_piece(world, device, rows, begin, piece)?,
         Work::Fill { to, pattern, len } => {
-            is_of_device(world, device, *to, *len)?;
+            world.memory.check_of(device, *to, *len)?;
             fill_piece(*to, pattern, begin, piece);
         }
         Work::Record(recording) => recording.complete(),
         Work::Wait(_) => {}
-        Work::Kernel(launch) => launch.run(world, device)?,
+        Work::Kernel(launch) => launch.run(&world.memory, device)?,
     }
     operation.done += piece;
     operation.ready =
@@ -156,16 +156,10 @@ fn piece_of(world: &mut World, len: u64, left: u64) -> u64 {
     (len * share / 8).clamp(SMALL, LARGEST).min(left)
 }
 
-/// Breaks the context of a device that accesses memory it may not use.
-pub(crate) fn is_of_device(world: &World, device: u32, address: u64, len: u64) -> Outcome {
-    let is_own = len == 0 || world.memory.owner(address, len) == Ok(Owner::Device(device));
-    if is_own { Ok(()) } else { Err(Code::ILLEGAL_ADDRESS) }
-}
-
 /// Checks that a side of a copy may still be used, as far as that is known.
 fn check(world: &World, device: u32, side: &Side, extent: u64) -> Outcome {
     match side.bytes {
-        Bytes::Device(address) => is_of_device(world, device, address, extent),
+        Bytes::Device(address) => world.memory.check_of(device, address, extent),
         Bytes::Pinned(address) => match world.memory.owner(address, extent.max(1)) {
             Ok(Owner::Pinned) => Ok(()),
             _ => Err(Code::ILLEGAL_ADDRESS),

@@ -4,8 +4,7 @@
 use std::ffi::CStr;
 
 use crate::codes::{Code, Outcome};
-use crate::executor::is_of_device;
-use crate::world::World;
+use crate::memory::Memory;
 
 mod hash;
 pub(crate) mod nvcomp;
@@ -25,7 +24,7 @@ pub(crate) struct Module {
 
 /// A kernel's function on the host: it gets the device, and its parameters one after the other as
 /// words of 8 bytes.
-type Native = fn(&World, u32, &[u64]) -> Outcome;
+type Native = fn(&Memory, u32, &[u64]) -> Outcome;
 
 /// A kernel of this file.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +43,8 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    pub(crate) fn run(&self, world: &World, device: u32) -> Outcome {
-        (self.kernel.run)(world, device, &self.parameters)
+    pub(crate) fn run(&self, memory: &Memory, device: u32) -> Outcome {
+        (self.kernel.run)(memory, device, &self.parameters)
     }
 }
 
@@ -108,11 +107,11 @@ pub(crate) fn kernel(handle: u64) -> Outcome<Kernel> {
 
 /// Parameters: `to`, length, seed, first position. Writes bytes in which every position is
 /// recognisable.
-fn fill_pattern(world: &World, device: u32, parameters: &[u64]) -> Outcome {
+fn fill_pattern(memory: &Memory, device: u32, parameters: &[u64]) -> Outcome {
     let &[to, len, seed, first] = parameters else {
         return Err(Code::LAUNCH_FAILED);
     };
-    is_of_device(world, device, to, len)?;
+    memory.check_of(device, to, len)?;
     for at in 0..len {
         // SAFETY: checked just now, under the lock that prevents freeing.
         unsafe { ((to + at) as *mut u8).write(pattern(seed, first + at)) };
@@ -122,12 +121,12 @@ fn fill_pattern(world: &World, device: u32, parameters: &[u64]) -> Outcome {
 
 /// Parameters: the blocks of each copy, and the places and bytes of all copies. Those that no block
 /// is for are zeros.
-fn copy_many(world: &World, device: u32, parameters: &[u64]) -> Outcome {
+fn copy_many(memory: &Memory, device: u32, parameters: &[u64]) -> Outcome {
     let [_blocks, copies @ ..] = parameters else { return Err(Code::LAUNCH_FAILED) };
     for copy in copies.chunks_exact(3) {
         let &[to, from, bytes] = copy else { return Err(Code::LAUNCH_FAILED) };
-        is_of_device(world, device, to, bytes)?;
-        is_of_device(world, device, from, bytes)?;
+        memory.check_of(device, to, bytes)?;
+        memory.check_of(device, from, bytes)?;
         // SAFETY: both ranges were checked just now, under the lock that prevents freeing.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) };
     }
@@ -136,10 +135,10 @@ fn copy_many(world: &World, device: u32, parameters: &[u64]) -> Outcome {
 
 /// Parameters: address, length, seed, first position, address of a count. Adds the number of
 /// differing bytes to the count.
-fn count_wrong(world: &World, device: u32, parameters: &[u64]) -> Outcome {
+fn count_wrong(memory: &Memory, device: u32, parameters: &[u64]) -> Outcome {
     let &[bytes, len, seed, first, count] = parameters else { return Err(Code::LAUNCH_FAILED) };
-    is_of_device(world, device, bytes, len)?;
-    is_of_device(world, device, count, 8)?;
+    memory.check_of(device, bytes, len)?;
+    memory.check_of(device, count, 8)?;
     // SAFETY: checked just now, under the lock that prevents freeing.
     let differs =
         |&at: &u64| unsafe { ((bytes + at) as *const u8).read() } != pattern(seed, first + at);

@@ -55,8 +55,6 @@ pub(crate) struct World {
     pub(crate) held: bool,
     pub(crate) moved: Moved,
     pub(crate) executed: u64,
-    /// Number of streams in a capture.
-    pub(crate) captures: usize,
     handles: u64,
 }
 
@@ -87,7 +85,6 @@ impl World {
             held: false,
             moved: Moved::default(),
             executed: 0,
-            captures: 0,
             handles: 0,
             settings,
         }
@@ -229,7 +226,6 @@ impl World {
             stream.give_up();
         }
         self.streams.retain(|_, stream| stream.device != device);
-        self.captures = self.streams.values().filter(|stream| stream.capture.is_some()).count();
         self.events.retain(|_, event| event.device != device);
         self.modules.retain(|_, module| module.device != device);
         self.memory.free_all_of(device);

@@ -10,8 +10,8 @@ use super::limits::{
     MAX_REGIONS, PACKING_BYTES, PLAIN_VERSION,
 };
 use super::region::{Region, RegionSpec, StoredSize, quoted};
-use crate::codec::CodecId;
 use crate::outer::OuterId;
+use crate::spec::CodecId;
 
 /// The arrays of a frame and their places.
 ///

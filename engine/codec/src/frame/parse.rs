@@ -9,9 +9,9 @@ use super::limits::{
     MAGIC, MAX_HEAD_BYTES, MAX_REGIONS, PACKING_BYTES, PLAIN_VERSION, REGION_ALIGNMENT, VERSION_AT,
 };
 use super::region::{Region, check, entry_bytes, quoted};
-use crate::codec::CodecId;
 use crate::dtype::{Dtype, OPAQUE_CODE};
 use crate::outer::OuterId;
+use crate::spec::CodecId;
 
 /// The length of the head in bytes, from the first 64 bytes or more of a frame.
 ///

@@ -7,8 +7,8 @@ use super::limits::{
     ENTRY_BYTES, MAX_DIMENSION, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_RANK, MAX_TAG_BYTES,
     REGION_ALIGNMENT,
 };
-use crate::codec::CodecId;
 use crate::dtype::Dtype;
+use crate::spec::CodecId;
 
 /// An array as the caller describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]

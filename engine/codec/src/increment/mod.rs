@@ -30,8 +30,8 @@ pub use whole::Whole;
 
 use twox_hash::XxHash3_128;
 
-use crate::codec::CodecId;
 use crate::frame::Region;
+use crate::spec::CodecId;
 use crate::twine::Layout;
 
 /// Bytes that are compared, and stored, together.

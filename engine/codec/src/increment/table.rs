@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use super::{CHUNK_BYTES, chunk_len, chunks_of, layout_of};
-use crate::codec::CodecId;
 use crate::dtype::Dtype;
 use crate::frame::{
     FrameError, FrameErrorKind, HEAD_ALIGNMENT, Head, RegionSpec, checksum, head_len, parse_head,
 };
+use crate::spec::CodecId;
 
 /// The region with the table.
 const TABLE: &str = "unspool.increment";

@@ -5,10 +5,9 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
-use crate::codec::CodecId;
 use crate::dtype::Dtype;
 use crate::frame::{FrameError, FrameErrorKind, Head, RegionSpec, checksum, parse_head};
-use crate::spec::Bound;
+use crate::spec::{Bound, CodecId};
 use crate::twine;
 
 const SEED: u64 = 7;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::table::{Increment, Runs, malformed, sum_of};
 use super::{CHUNK_BYTES, chunk_len, layout_of};
-use crate::codec::{CodecError, CodecErrorKind};
+use crate::error::{CodecError, CodecErrorKind};
 use crate::frame::{FrameError, FrameErrorKind, Head, Region, checksum, parse_head};
 use crate::twine;
 

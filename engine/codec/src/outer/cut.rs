@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::OuterId;
 use super::numbers::Numbers;
-use crate::codec::CodecId;
 use crate::frame::Head;
+use crate::spec::CodecId;
 
 /// The most bytes of a block.
 pub(super) const BLOCK: usize = 1 << 20;

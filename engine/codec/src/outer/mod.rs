@@ -11,7 +11,7 @@ mod numbers;
 
 use rayon::prelude::*;
 
-use crate::codec::{CodecError, CodecErrorKind};
+use crate::error::{CodecError, CodecErrorKind};
 use crate::frame::Head;
 use crate::workers::{self, WorkFor};
 use block::{Method, Packer, Unpacker};

@@ -13,7 +13,7 @@ use super::layout::{CHUNK, Layout};
 use super::stream::{GROUP, StreamParts, WithCoding, with_coding, with_threads};
 use super::values::{Coding, forward, inverse};
 use super::word::Word;
-use crate::codec::{CodecError, CodecErrorKind};
+use crate::error::{CodecError, CodecErrorKind};
 use crate::workers::WorkFor;
 
 /// The forms of a chunk: its words are those of the other stream, its own, or those of a coded

@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use super::rule::{Relative, Step};
-use crate::codec::{CodecError, CodecErrorKind};
+use crate::error::{CodecError, CodecErrorKind};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 64;

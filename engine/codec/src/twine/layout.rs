@@ -1,7 +1,7 @@
 //! How an array is cut into chunks (docs/reference/twine.md, "Values" and "Chunks").
 
-use crate::codec::{CodecError, CodecErrorKind};
 use crate::dtype::Dtype;
+use crate::error::{CodecError, CodecErrorKind};
 
 /// Positions of a chunk.
 pub const CHUNK: usize = 1024;

@@ -46,9 +46,10 @@ mod stream;
 mod values;
 mod word;
 
-use crate::codec::{Codec, CodecError, CodecId, EncodedStream};
+use crate::codec::{Codec, EncodedStream};
 use crate::dtype::Dtype;
-use crate::spec::Spec;
+use crate::error::CodecError;
+use crate::spec::{CodecId, Spec};
 
 pub use delta::{add, difference};
 pub use header::{HEADER_BYTES, Header};

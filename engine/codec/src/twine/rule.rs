@@ -4,8 +4,8 @@
 use super::header::damaged;
 use super::layout::{Layout, ValueKind};
 use super::reduce::Summary;
-use crate::codec::{CodecError, CodecErrorKind};
 use crate::dtype::Dtype;
+use crate::error::{CodecError, CodecErrorKind};
 use crate::spec::{Bound, Spec};
 
 /// An array and the bound on its error.

@@ -13,7 +13,8 @@ use super::reduce::{Summary, Values, summarise};
 use super::rule::{Array, BoundRule, Step};
 use super::values::{Coding, Cut, Exact, Order, Stepped};
 use super::word::Word;
-use crate::codec::{Achieved, CodecError, CodecErrorKind, EncodedStream};
+use crate::codec::{Achieved, EncodedStream};
+use crate::error::{CodecError, CodecErrorKind};
 use crate::workers::{WorkFor, pool};
 
 /// Arrays of fewer bytes are encoded and decoded by the calling thread alone.

@@ -5,8 +5,8 @@ use zfp_rs::{ZfpConfig, ZfpDimensionality, ZfpStreamAlignment};
 use super::prefix::{PREFIX_BYTES, Prefix};
 use super::value::ValueKind;
 use super::{damaged, invalid};
-use crate::codec::{CodecError, CodecErrorKind};
 use crate::dtype::Dtype;
+use crate::error::{CodecError, CodecErrorKind};
 use crate::spec::Zfp;
 
 /// The most values of an array, so that no count of bits overflows.

@@ -33,9 +33,10 @@ mod field;
 mod prefix;
 mod value;
 
-use crate::codec::{Achieved, Codec, CodecError, CodecErrorKind, CodecId, EncodedStream};
+use crate::codec::{Achieved, Codec, EncodedStream};
 use crate::dtype::Dtype;
-use crate::spec::{Spec, Zfp};
+use crate::error::{CodecError, CodecErrorKind};
+use crate::spec::{CodecId, Spec, Zfp};
 use crate::workers::{self, WorkFor};
 use field::Field;
 use value::{Value, ValueKind, compare};

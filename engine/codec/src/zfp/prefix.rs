@@ -1,7 +1,7 @@
 //! The 64 bytes before a bare zfp stream.
 
 use super::damaged;
-use crate::codec::{CodecError, CodecErrorKind};
+use crate::error::{CodecError, CodecErrorKind};
 use crate::spec::Zfp;
 
 /// Bytes before the bare stream.

@@ -1,8 +1,8 @@
 //! What reserves and maps device memory: the driver, or a test's stand-in.
 
 use crate::context::Context;
+use crate::driver::result;
 use crate::error::CudaError;
-use crate::result;
 
 pub(super) trait Mapper: Send + Sync {
     /// Lengths that are mapped are multiples of this.

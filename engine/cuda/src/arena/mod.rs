@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
+use crate::access::AccessedBytes;
 use crate::bytes::Bytes;
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::event::Event;
 use crate::release::{self, AfterUse};
 use crate::span::{DeviceSpan, Keep, in_range};
-use crate::watch::AccessedBytes;
 
 use mapper::{DriverMapper, Mapper};
 use mapping::Mapping;

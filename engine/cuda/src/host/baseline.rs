@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use crate::context::Context;
+use crate::driver::result;
 use crate::error::DeviceError;
 use crate::host::mapping::Mapping;
-use crate::result;
 
 /// Durations of the parts of registering a buffer at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

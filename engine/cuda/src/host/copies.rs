@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 
-use crate::copy::{enter, refused};
+use crate::access::AccessedBytes;
+use crate::driver::result;
+use crate::ends::{enter, refused};
 use crate::error::DeviceError;
 use crate::host::PinnedArena;
 use crate::host::staging::StagingRing;
-use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
-use crate::watch::AccessedBytes;
 
 /// How bytes move between the device and memory that is not registered yet. A copy waits instead if
 /// the registration will be complete within about a sixth of the time that the copy takes. Both

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::access::AccessedBytes;
 use crate::chunks::Chunks;
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
@@ -38,7 +39,6 @@ use crate::limits::{HostLimits, MemoryLeft, check_size};
 use crate::pace::Pace;
 use crate::release::{self, AfterUse};
 use crate::turn::{self, Turns};
-use crate::watch::AccessedBytes;
 
 pub use copies::Unregistered;
 pub use progress::RegisterStats;
@@ -278,8 +278,7 @@ impl PinnedArena {
         let chunks = &self.prepared.chunks;
         let upto = chunks.range(chunks.index_of(upto - 1)).end;
         let ahead = upto.saturating_sub(registered);
-        let held = self.prepared.progress.state().holds > 0;
-        if self.thread.is_none() || held || ahead > len.saturating_mul(NEAR) {
+        if self.thread.is_none() || ahead > len.saturating_mul(NEAR) {
             return false;
         }
         self.prepared.progress.want(upto);
@@ -295,17 +294,6 @@ impl PinnedArena {
         self.prepare(upto);
         let progress = &self.prepared.progress;
         progress.wait_until("touched", || progress.touched(), upto, limit)
-    }
-
-    /// Stops registration until [`resume`](Self::resume) because a save waits. A call that has
-    /// begun is completed, so the save waits for at most one chunk. Calls of `hold` are counted.
-    pub fn hold(&self) {
-        self.prepared.progress.change(|state| state.holds += 1);
-    }
-
-    /// Undoes one [`hold`](Self::hold).
-    pub fn resume(&self) {
-        self.prepared.progress.change(|state| state.holds = state.holds.saturating_sub(1));
     }
 
     /// Reports a copy on the links until the value is dropped; while there is none, registrations

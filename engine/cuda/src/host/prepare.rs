@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use crate::bytes::Bytes;
 use crate::chunks::Chunks;
 use crate::context::Context;
+use crate::driver::result;
 use crate::error::{CudaError, DeviceError, DeviceErrorKind};
 use crate::host::mapping::Mapping;
 use crate::host::progress::Progress;
 use crate::limits::{self, Growth, HostLimits, Pages};
-use crate::pace::{Moment, Pace, PaceDecision};
-use crate::result;
+use crate::pace::{Moment, Pace};
 use crate::turn::{Turn, Turns};
 
 /// Bytes that a thread touches at a time: one huge page, so that all threads work on the first
@@ -246,16 +246,8 @@ impl Prepared {
         while !self.progress.stopped() {
             let wanted = self.progress.is_wanted(begin);
             let last = last.filter(|_| !wanted).map(|(took, end)| (took, end.elapsed()));
-            let now = Moment {
-                held: state.holds > 0,
-                idle: self.progress.links_idle(),
-                age: self.progress.born.elapsed(),
-            };
-            let time = match self.pace.decide(now, last) {
-                PaceDecision::Go => return true,
-                PaceDecision::Wait(time) => time,
-                PaceDecision::Stop => DOZE,
-            };
+            let (idle, age) = (self.progress.links_idle(), self.progress.born.elapsed());
+            let Some(time) = self.pace.wait(Moment { idle, age }, last) else { return true };
             state = self.progress.wait(state, time);
         }
         false

@@ -114,33 +114,6 @@ fn a_refused_registration_says_what_was_asked_what_is_free_and_which_option() {
 }
 
 #[test]
-fn nothing_is_registered_while_it_is_held_and_all_of_it_after() {
-    let fake = Fake::new(usize::MAX);
-    let arena = arena(37 * MIB, &fake, Turns::none(), Pace::Unpaced);
-    arena.progress.change(|state| state.holds += 1);
-    let thread = arena.start(2).unwrap();
-    let progress = &arena.progress;
-    progress.wait_until("touched", || progress.touched(), 37 * MIB, LONG).unwrap();
-    assert_eq!(progress.registered(), 0);
-    progress.change(|state| state.holds -= 1);
-    wait_registered(&arena, 37 * MIB).unwrap();
-    thread.join();
-}
-
-#[test]
-fn an_arena_that_goes_away_while_it_is_held_lets_its_threads_end() {
-    let fake = Fake::new(usize::MAX);
-    let arena = arena(37 * MIB, &fake, Turns::none(), Pace::Unpaced);
-    arena.progress.change(|state| state.holds += 1);
-    let thread = arena.start(2).unwrap();
-    arena.progress.stop();
-    thread.join();
-    assert!(fake.notes.lock().unwrap().ranges.is_empty());
-    let error = wait_registered(&arena, 1).unwrap_err();
-    assert_eq!(error.kind(), DeviceErrorKind::Closed);
-}
-
-#[test]
 fn registration_waits_for_the_turn_of_another_and_goes_on_after_it() {
     let directory = tempfile::tempdir().unwrap().keep();
     let other = Turns::of(Path::new(&directory), "x");

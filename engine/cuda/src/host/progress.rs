@@ -1,6 +1,5 @@
-//! The state that the threads of one arena share: what is touched and registered, and who wants
-//! registration to stop. One lock, held for bookkeeping only; the watermarks can be read without
-//! it.
+//! The state that the threads of one arena share: what is touched and registered. One lock,
+//! held for bookkeeping only; the watermarks can be read without it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -46,7 +45,6 @@ pub struct RegisterStats {
 
 #[derive(Debug, Default)]
 pub(super) struct ProgressState {
-    pub(super) holds: usize,
     pub(super) failure: Option<DeviceError>,
     pub(super) stats: RegisterStats,
     touched: Prefix,

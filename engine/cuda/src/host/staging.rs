@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use crate::access::AccessedBytes;
 use crate::context::Context;
-use crate::copy::refused;
+use crate::driver::result;
+use crate::ends::refused;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::event::Event;
 use crate::memory::PinnedMemory;
-use crate::result;
 use crate::stream::Stream;
-use crate::watch::AccessedBytes;
 
 /// Pinned buffers of one size, used one after the other. One user at a time.
 #[derive(Debug)]

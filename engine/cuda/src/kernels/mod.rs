@@ -13,8 +13,6 @@ pub mod pattern;
 
 use std::borrow::Cow;
 
-use crate::strided;
-
 pub use cache::Cache;
 pub use compile::Nvrtc;
 pub use image::{Arch, Image, Key, Target};
@@ -39,13 +37,4 @@ impl KernelText {
     pub fn of(name: &str, kernels: &'static [&'static str], text: &'static str) -> KernelText {
         KernelText { name: name.to_owned(), kernels, text: Cow::Borrowed(text) }
     }
-}
-
-/// The texts of this crate.
-#[must_use]
-pub fn sources() -> Vec<KernelText> {
-    vec![
-        KernelText::of("strided.cu", strided::KERNELS, strided::SOURCE),
-        KernelText::of("pattern.cu", pattern::KERNELS, pattern::SOURCE),
-    ]
 }

@@ -4,11 +4,11 @@ use std::ffi::{CString, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use crate::context::Context;
+use crate::driver::raw::{CUfunction, CUmodule};
+use crate::driver::result;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::kernels::image::{Arch, Image};
-use crate::raw::{CUfunction, CUmodule};
 use crate::release::{self, AfterUse};
-use crate::result;
 use crate::stream::Stream;
 
 /// Compiled kernels on one device.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::access::AccessedBytes;
 use crate::context::Context;
 use crate::copy;
 use crate::error::DeviceError;
@@ -11,11 +12,10 @@ use crate::kernels::{Argument, Kernels, Module};
 use crate::memory::{DeviceMemory, PinnedMemory};
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
-use crate::watch::AccessedBytes;
 
 /// The names of the kernels in the text.
-pub(super) const KERNELS: &[&str] = &["fill_pattern", "count_wrong"];
-pub(super) const SOURCE: &str = include_str!("../../kernels/pattern.cu");
+pub(crate) const KERNELS: &[&str] = &["fill_pattern", "count_wrong"];
+pub(crate) const SOURCE: &str = include_str!("../../kernels/pattern.cu");
 
 const LAUNCH: (u32, u32) = (528, 256);
 

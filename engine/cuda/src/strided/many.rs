@@ -4,12 +4,13 @@
 use std::ffi::c_void;
 
 use super::{StridedCopies, THREADS};
-use crate::copy::{device_to_device, same_length};
+use crate::access::AccessedBytes;
+use crate::copy::device_to_device;
+use crate::ends::same_length;
 use crate::error::DeviceError;
 use crate::kernels::Module;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
-use crate::watch::AccessedBytes;
 
 /// The most copies of one launch: what a kernel takes as parameters is 4 KiB.
 pub(super) const MOST: usize = 128;

@@ -15,14 +15,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::access::AccessedBytes;
 use crate::context::Context;
-use crate::copy::{enter, refused, same_length};
+use crate::driver::result;
+use crate::ends::{enter, refused, same_length};
 use crate::error::{CudaError, DeviceError, DeviceErrorKind};
 use crate::kernels::{Kernels, Module};
-use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
-use crate::watch::AccessedBytes;
 
 pub use layout::StridedLayout;
 pub use many::DenseCopy;

@@ -35,14 +35,14 @@ impl NvCompCoder {
     ) -> Result<Vec<Pending>, DeviceError> {
         let jobs: Vec<u64> =
             checkpoints.iter().flat_map(|one| one.jobs).map(|job| job.source).collect();
-        let (library, format) = self.format(layout)?;
+        let format = self.format(layout)?;
         let module = self.module()?;
         let fences = jobs.iter().map(|_| Ok((self.slots.begin(1)?, self.fences.prepare()?)));
         let fences = fences.collect::<Result<Vec<_>, DeviceError>>()?;
         let addresses = jobs.iter().fold(0, |all, source| all | source);
         let count = jobs.len() as u64;
         let room = self.room(stream, &format, (layout, count), (addresses, false))?;
-        let launcher = |index| Launcher::new(&module, stream, layout, &library).of(index);
+        let launcher = |index| Launcher::new(&module, stream, layout, &format).of(index);
         let mut from = Vec::with_capacity(jobs.len());
         for (index, &source) in (0..).zip(&jobs) {
             let source = self.foreign(source, layout.bytes());
@@ -55,9 +55,14 @@ impl NvCompCoder {
             unsafe { launcher(index).arrays(&room, values.address()) }?;
             from.push(values.address());
         }
-        // SAFETY: as above; the arrays name the chunks of all values, which stay allocated as the
-        // caller guarantees.
-        unsafe { self.compress(stream, &format, (&room, layout.chunks() * count)) }?;
+        {
+            let _scope = self.context.enter()?;
+            let found = room.at.found;
+            // SAFETY: as above; the arrays name the chunks of all values, which stay allocated as
+            // the caller guarantees.
+            let one = |part| unsafe { room.compress(stream, &format, part, found) };
+            room.batches(count).try_for_each(one)?;
+        }
         let mut fences = fences.into_iter();
         let all = one_by_one(checkpoints, |index, place| {
             let ready = fences.next().unwrap_or_else(|| unreachable!("there is one for each"));

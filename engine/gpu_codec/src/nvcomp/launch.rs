@@ -1,9 +1,10 @@
 //! Launches of the kernels that prepare for and follow nvCOMP's own.
 
 use std::ffi::c_void;
+use std::ptr;
 
-use super::layout::{CHUNK, NvCompLayout};
-use super::library::NvCompLibrary;
+use super::formats::{CHUNK, Format};
+use super::layout::NvCompLayout;
 use super::room::WorkMemory;
 use crate::pending::Slot;
 use crate::start::Anchor;
@@ -46,21 +47,19 @@ pub(super) struct Launcher<'a> {
     index: u64,
 }
 
-/// Pointers to parameters that live in the calling function.
+/// Launches a kernel with pointers to its parameters, which live until the call is done.
 macro_rules! launch {
-    ($self:ident, $name:literal, $shape:expr, $($value:expr),*) => {{
-        let mut list: Vec<*mut c_void> = Vec::new();
-        launch!(@each $self, $name, $shape, list, $($value),*)
-    }};
-    (@each $self:ident, $name:literal, $shape:expr, $list:ident, $first:expr $(, $rest:expr)*) => {{
-        let mut value = $first;
-        $list.push((&raw mut value).cast());
-        launch!(@each $self, $name, $shape, $list $(, $rest)*)
-    }};
-    (@each $self:ident, $name:literal, $shape:expr, $list:ident) => {
-        // SAFETY: the values are the kernel's parameters by type and order; the caller of this
-        // function guarantees the memory that they name.
-        unsafe { $self.module.launch_with($self.stream, $name, $shape, &mut $list) }
+    ($self:ident, $name:literal, $shape:expr, $($value:expr),* $(,)?) => {
+        // SAFETY: the values are the kernel's parameters by type and order, which the driver reads
+        // during the call; the caller of this function guarantees the memory that they name.
+        unsafe {
+            $self.module.launch_with(
+                $self.stream,
+                $name,
+                $shape,
+                &mut [$(ptr::from_ref(&$value).cast_mut().cast::<c_void>()),*],
+            )
+        }
     };
 }
 
@@ -69,9 +68,9 @@ impl<'a> Launcher<'a> {
         module: &'a Module,
         stream: &'a Stream,
         layout: &'a NvCompLayout,
-        library: &NvCompLibrary,
+        format: &Format,
     ) -> Launcher<'a> {
-        Launcher { module, stream, layout, head: layout.head(library.version().0), index: 0 }
+        Launcher { module, stream, layout, head: layout.head(format), index: 0 }
     }
 
     /// The stream that it launches on.

@@ -2,14 +2,11 @@
 
 use unspool_codec::{Dtype, NvComp};
 
-use super::options;
+use super::formats::{CHUNK, Format, delta, float};
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
 /// Bytes of the head of a container.
 pub(super) const HEAD_BYTES: u64 = 64;
-
-/// Bytes of a chunk: NVIDIA's recommendation, and a multiple of every item size.
-pub(super) const CHUNK: u64 = 1 << 16;
 
 /// Maximum size of an array in bytes: offsets in a container are 32-bit numbers in units of 16
 /// bytes.
@@ -93,25 +90,16 @@ impl NvCompLayout {
     /// Upper bound of the error; the actual error is not measured.
     pub(super) fn largest_error(&self) -> f64 {
         match self.codec {
-            NvComp::BitcompLossy(bound) => power_of_two_below(options::delta(bound)) / 2.0,
+            NvComp::BitcompLossy(bound) => power_of_two_below(delta(bound)) / 2.0,
             _ => 0.0,
         }
     }
 
     /// The words of the head that identify the content.
-    pub(super) fn head(&self, major: u32) -> [u64; 4] {
-        let (number, bound) = match self.codec {
-            NvComp::Bitcomp => (1, 0.0),
-            NvComp::BitcompLossy(bound) => (2, bound),
-            NvComp::Ans => (3, 0.0),
-            NvComp::Lz4 => (4, 0.0),
-            NvComp::Cascaded => (5, 0.0),
-            NvComp::Gdeflate => (6, 0.0),
-            NvComp::Zstd => (7, 0.0),
-            _ => (0, 0.0),
-        };
+    pub(super) fn head(&self, format: &Format) -> [u64; 4] {
+        let bound = if let NvComp::BitcompLossy(bound) = self.codec { bound } else { 0.0 };
         let dtype = u64::from(self.dtype.code() & 0xff);
-        let kind = VERSION | number << 8 | dtype << 16 | u64::from(major) << 24;
+        let kind = VERSION | format.number << 8 | dtype << 16 | (format.major as u64) << 24;
         [
             u64::from(MAGIC) | kind << 32,
             self.bytes,
@@ -124,22 +112,16 @@ impl NvCompLayout {
 /// Checks that nvCOMP takes the bound: it divides by a delta that has to be a normal number of the
 /// values' type.
 fn check_bound(bound: f64, dtype: &Dtype) -> Result<(), DeviceError> {
-    let (least, most) = match dtype {
-        Dtype::Float16 => (2f64.powi(-14), 65_504.0),
-        Dtype::Float32 | Dtype::Complex64 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
-        Dtype::Float64 | Dtype::Complex128 => (f64::MIN_POSITIVE, f64::MAX),
-        _ => {
-            let message = format!("Bitcomp takes no bound for values of type {dtype}");
-            let advice = "Use it without loss, or one of Unspool's own codecs.";
-            return Err(refused(message, advice));
-        }
+    let Some(float) = float(dtype) else {
+        let message = format!("Bitcomp takes no bound for values of type {dtype}");
+        let advice = "Use it without loss, or one of Unspool's own codecs.";
+        return Err(refused(message, advice));
     };
-    let delta = options::delta(bound);
-    if delta >= least && delta <= most {
+    if (float.least..=float.most).contains(&delta(bound)) {
         return Ok(());
     }
     let message = format!("Bitcomp takes no bound of {bound:e} for values of type {dtype}");
-    let advice = format!("Give one from {:e} to {:e}.", least / 2.0, most / 2.0);
+    let advice = format!("Give one from {:e} to {:e}.", float.least / 2.0, float.most / 2.0);
     Err(refused(message, &advice))
 }
 

@@ -10,9 +10,8 @@ use std::sync::Arc;
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use unspool_codec::{Dtype, NvComp};
 
-use super::layout::CHUNK;
-use super::table::{FormatFunctions, Major};
-use super::{find, options};
+use super::find;
+use super::formats::{Format, Major};
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
 /// A symbol that only the fake driver exports: its nvCOMP works on the fake's memory.
@@ -34,7 +33,7 @@ pub struct NvCompLibrary {
     handle: std::mem::ManuallyDrop<Library>,
     path: PathBuf,
     version: (u32, u32, u32),
-    pub(super) major: Major,
+    major: Major,
 }
 
 impl NvCompLibrary {
@@ -95,16 +94,25 @@ impl NvCompLibrary {
     /// device.
     #[must_use]
     pub fn takes(&self, codec: NvComp, dtype: &Dtype) -> bool {
-        let options = options::options(self.major, codec, dtype);
-        let Some((options, table)) = options.zip(self.table(codec)) else { return false };
-        table.most(CHUNK as usize, options.compress).is_ok()
-            && table.compressing.alignments(options.compress).is_ok()
-            && table.decompressing.alignments(options.decompress).is_ok()
+        self.format(codec, dtype).is_ok_and(|format| {
+            format.most().is_ok()
+                && format.alignments(&format.compressing).is_ok()
+                && format.alignments(&format.decompressing).is_ok()
+        })
     }
 
-    pub(super) fn table(&self, codec: NvComp) -> Option<FormatFunctions> {
+    /// The functions and options of a format for values of `dtype`.
+    pub(super) fn format(&self, codec: NvComp, dtype: &Dtype) -> Result<Format, DeviceError> {
         // SAFETY: `load` has checked this version.
-        unsafe { FormatFunctions::find(&self.handle, self.major, codec) }
+        let format = unsafe { Format::find(&self.handle, self.major, codec, dtype) };
+        format.ok_or_else(|| {
+            let advice = match codec {
+                NvComp::BitcompLossy(_) => "Bitcomp with a bound needs version 6.",
+                _ => "Install nvCOMP 6, or use one of Unspool's own codecs.",
+            };
+            let message = format!("{self:?} has no {codec:?} for such values");
+            DeviceError::new(DeviceErrorKind::Missing, message).with_advice(advice)
+        })
     }
 }
 

@@ -7,25 +7,21 @@
 //! No call waits for the device, with one exception in nvCOMP itself: decoding Bitcomp waits for
 //! earlier work on the stream.
 //!
-//! - `find`, `library`, `table`, `options`: loading, and the interfaces of the known versions.
+//! - `find`, `library`: loading; `formats`: the table of formats, and the functions of one.
 //! - `layout`: chunks and containers; `room`: working memory.
 //! - `encode`: one array or several with one call of the library.
 //! - `launch`: the kernels of `kernels/nvcomp.cu`, whose text specifies the container.
 
 mod encode;
 mod find;
+mod formats;
 mod launch;
-mod layout;
+pub(crate) mod layout;
 mod library;
-mod options;
 mod room;
-mod table;
 
-use std::ffi::c_int;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-
-use unspool_codec::NvComp;
 
 use crate::codec::{DecodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
 use crate::pending::{DecodeStatus, Pending, Slots, Start};
@@ -40,11 +36,10 @@ use unspool_cuda::copy;
 use unspool_cuda::kernels::{Kernels, Module};
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
+use formats::Format;
 use launch::Launcher;
-use layout::{CHUNK, HEAD_BYTES};
-use options::Pair;
+use layout::HEAD_BYTES;
 use room::{Needs, Shape, WorkMemory};
-use table::FormatFunctions;
 
 pub use layout::NvCompLayout;
 pub use library::NvCompLibrary;
@@ -83,13 +78,6 @@ pub struct NvCompCoder {
     batches: ScratchPieces<WorkMemory>,
 }
 
-/// The functions and options of one format for one array.
-struct Format {
-    table: FormatFunctions,
-    options: Pair,
-    codec: NvComp,
-}
-
 impl NvCompCoder {
     /// Nothing is loaded before the first use. `folders` are searched first for nvCOMP and for the
     /// compiler, such as Python's `sys.path`. Results go into `slots`, which other codecs of the
@@ -125,9 +113,9 @@ impl NvCompCoder {
         stream: &Stream,
         (job, layout): (&DecodeJob, &NvCompLayout),
     ) -> Result<Pending, DeviceError> {
-        let (library, format) = self.format(layout)?;
+        let format = self.format(layout)?;
         let module = self.module()?;
-        let launcher = Launcher::new(&module, stream, layout, &library);
+        let launcher = Launcher::new(&module, stream, layout, &format);
         let container = self.foreign(job.stream, job.stored);
         let target = self.foreign(job.target, layout.bytes());
         stream.saw_copy("decoding with nvCOMP", Touched::of(&container), Touched::of(&target));
@@ -141,7 +129,8 @@ impl NvCompCoder {
         // SAFETY: the caller's duty; the room has no other user until the result is present.
         unsafe {
             launcher.unpack(&room, (job.stream, job.stored), to.address())?;
-            self.decompress(stream, &format, &room)?;
+            let _scope = self.context.enter()?;
+            room.batches(1).try_for_each(|part| room.decompress(stream, &format, part))?;
             launcher.decoded(&room, &slot)?;
         }
         if room.shape.staged {
@@ -173,13 +162,8 @@ impl NvCompCoder {
         unsafe { DeviceSpan::foreign(&self.context, address, len) }
     }
 
-    fn format(&self, layout: &NvCompLayout) -> Result<(Arc<NvCompLibrary>, Format), DeviceError> {
-        let (library, codec) = (self.loaded()?, layout.codec());
-        let options = options::options(library.major, codec, layout.dtype());
-        match options.zip(library.table(codec)) {
-            Some((options, table)) => Ok((library, Format { table, options, codec })),
-            None => Err(lacks(&library, codec)),
-        }
+    fn format(&self, layout: &NvCompLayout) -> Result<Format, DeviceError> {
+        self.loaded()?.format(layout.codec(), layout.dtype())
     }
 
     fn module(&self) -> Result<Arc<Module>, DeviceError> {
@@ -239,30 +223,16 @@ impl NvCompCoder {
     /// The sizes that the library needs.
     fn needs(&self, stream: &Stream, format: &Format, shape: &Shape) -> Result<Needs, DeviceError> {
         let _scope = self.context.enter()?;
-        let (table, pair) = (&format.table, format.options);
-        let checked =
-            |what, answer: Result<_, c_int>| answer.map_err(|code| failed(format, what, code));
-        let most =
-            checked("the size of a chunk", table.most(CHUNK as usize, pair.compress))? as u64;
-        let (questions, options) = match shape.decodes {
-            false => (&table.compressing, pair.compress),
-            true => (&table.decompressing, pair.decompress),
-        };
-        let alignments = questions.alignments(options);
-        let alignments = alignments.map_err(|code| failed(format, "alignments", code))?;
-        let temporary = |questions: &table::Questions, options, chunks: u64| {
-            let sizes = (chunks as usize, CHUNK as usize, (chunks * CHUNK) as usize);
-            let answer = questions.temporary(sizes, options, stream.raw().cast());
-            checked("temporary memory", answer).map(|bytes| bytes as u64)
-        };
+        let (most, way) = (format.most()?, format.way(shape.decodes));
+        let alignments = format.alignments(way)?;
         let mut batch = shape.chunks();
-        let mut bytes = temporary(questions, options, batch)?;
+        let mut bytes = format.temporary(way, batch, stream)?;
         while bytes > MOST_TEMPORARY && batch > 64 {
             batch = batch.div_ceil(2);
-            bytes = temporary(questions, options, batch)?;
+            bytes = format.temporary(way, batch, stream)?;
         }
         if shape.decodes {
-            bytes = bytes.max(temporary(&table.compressing, pair.compress, 2)?);
+            bytes = bytes.max(format.temporary(&format.compressing, 2, stream)?);
         }
         Ok(Needs { stride: most.next_multiple_of(64), batch, temporary: bytes, alignments })
     }
@@ -274,90 +244,15 @@ impl NvCompCoder {
         format: &Format,
         room: &WorkMemory,
     ) -> Result<(), DeviceError> {
-        let (module, library) = (self.module()?, self.loaded()?);
-        let zeros = room.zeros_span()?;
+        let (module, zeros) = (self.module()?, room.zeros_span()?);
         copy::fill(stream, &zeros, 0)?;
-        let launcher = Launcher::new(&module, stream, &room.shape.layout, &library);
+        let launcher = Launcher::new(&module, stream, &room.shape.layout, format);
         let _scope = self.context.enter()?;
         // SAFETY: two chunks in our own memory, of the length that the library requires.
         unsafe {
             launcher.spare_arrays(room, zeros.address())?;
-            let code = (format.table.compress)(
-                room.at.from,
-                room.at.lengths,
-                CHUNK as usize,
-                2,
-                room.at.temporary,
-                room.needs.temporary as usize,
-                room.at.to,
-                room.at.spare,
-                format.options.compress,
-                room.at.statuses,
-                stream.raw().cast(),
-            );
-            done(format, "compressing", code)
+            room.compress(stream, format, (0, 2), room.at.spare)
         }
-    }
-
-    /// # Safety
-    /// The arrays of the room name the chunks.
-    unsafe fn compress(
-        &self,
-        stream: &Stream,
-        format: &Format,
-        (room, chunks): (&WorkMemory, u64),
-    ) -> Result<(), DeviceError> {
-        let _scope = self.context.enter()?;
-        batches(room, chunks).try_for_each(|(first, count)| {
-            // SAFETY: the arrays have that many entries, and the memory has the length that the
-            // library requires; the caller guarantees the chunks.
-            let code = unsafe {
-                (format.table.compress)(
-                    room.at.from + 8 * first,
-                    room.at.lengths + 8 * first,
-                    CHUNK as usize,
-                    count as usize,
-                    room.at.temporary,
-                    room.needs.temporary as usize,
-                    room.at.to + 8 * first,
-                    room.at.found + 8 * first,
-                    format.options.compress,
-                    room.at.statuses + 4 * first,
-                    stream.raw().cast(),
-                )
-            };
-            done(format, "compressing", code)
-        })
-    }
-
-    /// # Safety
-    /// The arrays of the room name complete chunks.
-    unsafe fn decompress(
-        &self,
-        stream: &Stream,
-        format: &Format,
-        room: &WorkMemory,
-    ) -> Result<(), DeviceError> {
-        let _scope = self.context.enter()?;
-        batches(room, room.shape.chunks()).try_for_each(|(first, count)| {
-            // SAFETY: as in `compress`.
-            let code = unsafe {
-                (format.table.decompress)(
-                    room.at.from + 8 * first,
-                    room.at.lengths + 8 * first,
-                    room.at.rooms + 8 * first,
-                    room.at.found + 8 * first,
-                    count as usize,
-                    room.at.temporary,
-                    room.needs.temporary as usize,
-                    room.at.to + 8 * first,
-                    format.options.decompress,
-                    room.at.statuses + 4 * first,
-                    stream.raw().cast(),
-                )
-            };
-            done(format, "decompressing", code)
-        })
     }
 }
 
@@ -441,12 +336,6 @@ fn staged(room: &WorkMemory, index: u64, array: &DeviceSpan) -> Result<DeviceSpa
     if room.shape.staged { room.staged_span(index) } else { Ok(array.clone()) }
 }
 
-/// First chunk and number of chunks of each call for `chunks` chunks.
-fn batches(room: &WorkMemory, chunks: u64) -> impl Iterator<Item = (u64, u64)> {
-    let batch = room.needs.batch;
-    (0..chunks).step_by(batch as usize).map(move |first| (first, batch.min(chunks - first)))
-}
-
 fn check_length(stored: u64, layout: &NvCompLayout) -> Result<(), DeviceError> {
     let (least, most) = (layout.table_end(), layout.most());
     if stored > least && stored < most && stored.is_multiple_of(16) {
@@ -455,23 +344,4 @@ fn check_length(stored: u64, layout: &NvCompLayout) -> Result<(), DeviceError> {
     let message = format!("a container of nvCOMP for such an array does not have {stored} bytes");
     Err(DeviceError::new(DeviceErrorKind::Damaged, message)
         .with_advice("Decode it with the shape, dtype and codec that it was encoded with."))
-}
-
-fn done(format: &Format, what: &str, code: c_int) -> Result<(), DeviceError> {
-    if code == 0 { Ok(()) } else { Err(failed(format, what, code)) }
-}
-
-fn failed(format: &Format, what: &str, code: c_int) -> DeviceError {
-    let message = format!("nvCOMP refused ({what}, {:?}): status {code}", format.codec);
-    DeviceError::new(DeviceErrorKind::Kernel, message)
-        .with_advice("Use another codec for this array, and tell us its dtype and shape.")
-}
-
-fn lacks(library: &NvCompLibrary, codec: NvComp) -> DeviceError {
-    let advice = match codec {
-        NvComp::BitcompLossy(_) => "Bitcomp with a bound needs version 6.",
-        _ => "Install nvCOMP 6, or use one of Unspool's own codecs.",
-    };
-    let message = format!("{library:?} has no {codec:?} for such values");
-    DeviceError::new(DeviceErrorKind::Missing, message).with_advice(advice)
 }

@@ -1,12 +1,13 @@
 //! The device memory in which one container is encoded or decoded: nvCOMP's arguments, its
 //! temporary memory, and space for chunks before they are packed. One piece, made once per shape.
 
-use super::layout::{CHUNK, NvCompLayout};
-use super::table::Alignments;
+use super::formats::{Alignments, CHUNK, Format};
+use super::layout::NvCompLayout;
 use unspool_cuda::Context;
 use unspool_cuda::DeviceError;
 use unspool_cuda::DeviceMemory;
 use unspool_cuda::DeviceSpan;
+use unspool_cuda::Stream;
 
 /// Bytes of the kernels' `Control`, rounded up to a multiple of 64.
 const CONTROL_BYTES: u64 = 64;
@@ -134,6 +135,72 @@ impl WorkMemory {
         let memory = DeviceMemory::new(context, WorkParts::of(0, &shape, &needs).end)?;
         let at = WorkParts::of(memory.span().address(), &shape, &needs);
         Ok(WorkMemory { shape, needs, at, memory })
+    }
+
+    /// Compresses `count` chunks from the chunk `first` on, whose sizes then lie at `found`.
+    ///
+    /// # Safety
+    /// The arrays of the room name that many chunks.
+    pub(super) unsafe fn compress(
+        &self,
+        stream: &Stream,
+        format: &Format,
+        (first, count): (u64, u64),
+        found: u64,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: the arrays have that many entries, and the memory has the length that the
+        // library requires; the caller guarantees the chunks.
+        let code = unsafe {
+            (format.compress)(
+                self.at.from + 8 * first,
+                self.at.lengths + 8 * first,
+                CHUNK as usize,
+                count as usize,
+                self.at.temporary,
+                self.needs.temporary as usize,
+                self.at.to + 8 * first,
+                found + 8 * first,
+                format.compressing.options,
+                self.at.statuses + 4 * first,
+                stream.raw().cast(),
+            )
+        };
+        format.done("compressing", code)
+    }
+
+    /// Decompresses `count` chunks from the chunk `first` on.
+    ///
+    /// # Safety
+    /// The arrays of the room name complete chunks.
+    pub(super) unsafe fn decompress(
+        &self,
+        stream: &Stream,
+        format: &Format,
+        (first, count): (u64, u64),
+    ) -> Result<(), DeviceError> {
+        // SAFETY: as in `compress`.
+        let code = unsafe {
+            (format.decompress)(
+                self.at.from + 8 * first,
+                self.at.lengths + 8 * first,
+                self.at.rooms + 8 * first,
+                self.at.found + 8 * first,
+                count as usize,
+                self.at.temporary,
+                self.needs.temporary as usize,
+                self.at.to + 8 * first,
+                format.decompressing.options,
+                self.at.statuses + 4 * first,
+                stream.raw().cast(),
+            )
+        };
+        format.done("decompressing", code)
+    }
+
+    /// First chunk and number of chunks of each call for the chunks of `arrays` arrays.
+    pub(super) fn batches(&self, arrays: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (batch, chunks) = (self.needs.batch, self.shape.layout.chunks() * arrays);
+        (0..chunks).step_by(batch as usize).map(move |first| (first, batch.min(chunks - first)))
     }
 
     /// Frees it at once: it has no users left.

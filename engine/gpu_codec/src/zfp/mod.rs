@@ -6,7 +6,7 @@
 //! the host alone places a checkpoint, unless it begins after one whose size is not known. zfp
 //! cannot represent NaN and infinities: the result of a checkpoint with such values is a refusal.
 
-mod layout;
+pub(crate) mod layout;
 
 use std::ffi::c_void;
 use std::path::PathBuf;

@@ -309,7 +309,8 @@ fn lanes(gpu: &Gpu, largest: u64) -> Outcome<Vec<Lane>> {
         Stream::new(context)?,
         Stream::new(context)?,
         Stream::legacy_default(context),
-        Stream::per_thread_default(context),
+        // SAFETY: the number of the per-thread default stream.
+        unsafe { Stream::borrow(context, 2) }?,
     ];
     let lane = |stream| -> Outcome<Lane> {
         Ok(Lane { stream, array: DeviceMemory::new(context, largest)? })

@@ -6,10 +6,28 @@ use std::ffi::{CStr, c_char};
 use unspool_messages::calls::{CALLS, Call};
 
 use crate::abi::{Abi, Handle};
-use crate::around::{Form, Module};
 use crate::arrays::SCATTERED;
 use crate::mpi::Mpi;
 use crate::real::find_variable;
+
+/// The language of a call, and how wide its counts are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    C,
+    Large,
+    Fortran { module: Module, is_large: bool },
+}
+
+/// Where a program of Fortran has a function from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Module {
+    /// `mpif.h`, or the module `mpi`.
+    Mpi,
+    /// The module `mpi_f08`, with buffers by their addresses.
+    F08,
+    /// The same, with buffers by the descriptors of their arrays.
+    F08Arrays,
+}
 
 /// The arguments of a call that is being made.
 #[derive(Clone, Copy)]

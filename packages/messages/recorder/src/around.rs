@@ -10,30 +10,11 @@ use std::time::Instant;
 use unspool_messages::calls::Does;
 use unspool_messages::part::Ending;
 
-use crate::args::Args;
+use crate::args::{Args, Form};
 use crate::coding;
 use crate::file::{Settings, tell};
 use crate::mpi::Mpi;
 use crate::recorder::{Looked, Recorder};
-
-/// The language of a call, and how wide its counts are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Form {
-    C,
-    Large,
-    Fortran { module: Module, is_large: bool },
-}
-
-/// Where a program of Fortran has a function from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Module {
-    /// `mpif.h`, or the module `mpi`.
-    Mpi,
-    /// The module `mpi_f08`, with buffers by their addresses.
-    F08,
-    /// The same, with buffers by the descriptors of their arrays.
-    F08Arrays,
-}
 
 /// Whether this process records. Nothing leads back from `Off`.
 enum State {

@@ -46,7 +46,8 @@ mod waits;
 mod wrappers {
     use std::ffi::{CStr, c_int};
 
-    use crate::around::{Form, Module, around};
+    use crate::args::{Form, Module};
+    use crate::around::around;
     use crate::arrays::address_of;
     use crate::missing::missing;
     use crate::real::Real;

@@ -81,7 +81,6 @@ driver_calls! {
         let (stream, capture) = (world.stream(stream)?, Capture::begin(mode)?);
         let entry = world.streams.get_mut(&stream).filter(|stream| stream.capture.is_none());
         entry.ok_or(Code::STREAM_CAPTURE_UNSUPPORTED)?.capture = Some(capture);
-        world.captures += 1;
         Ok(())
     }
 
@@ -90,7 +89,6 @@ driver_calls! {
         let stream = world.stream(stream)?;
         let entry = world.streams.get_mut(&stream).ok_or(Code::INVALID_HANDLE)?;
         let capture = entry.capture.take().ok_or(Code::INVALID_VALUE)?;
-        world.captures -= 1;
         graph.give_if_wanted(0);
         if capture.spoilt { Err(Code::STREAM_CAPTURE_INVALIDATED) } else { Ok(()) }
     }

@@ -5,7 +5,7 @@ use unspool_codec::increment::{CHUNK_BYTES, chunk_hash};
 
 use super::touch::{Parameters, Touch};
 use crate::codes::{Code, Outcome};
-use crate::world::World;
+use crate::memory::Memory;
 
 /// Words of a `HashLaunch`: three, and the keys.
 pub(super) const LAUNCH: &[usize] = &[3 + 24 + 3 * 8];
@@ -17,8 +17,8 @@ const SECRET: [u64; 2] = [0xbe4b_a423_396c_feb8, 0x1cad_21f7_2c81_017c];
 const SHORT: u64 = 240;
 
 /// Parameter: the launch.
-pub(super) fn chunks(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+pub(super) fn chunks(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let (from, bytes, hashes) = (parameters.next()?, parameters.next()?, parameters.next()?);
     let keys = parameters.take(24)?;
     let seed = keys[0].wrapping_sub(SECRET[0]);

@@ -5,7 +5,7 @@
 use super::touch::{Parameters, Touch};
 use super::{Kernel, Launch, Native};
 use crate::codes::Outcome;
-use crate::world::World;
+use crate::memory::Memory;
 
 const HEAD: u64 = 64;
 const DONE: u64 = 0;
@@ -74,8 +74,8 @@ fn add_to_sum(touch: Touch<'_>, control: u64, x: u64) -> Outcome {
     touch.write_words(control + SUM, &[sum.wrapping_add(x)])
 }
 
-pub(super) fn arrays(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+pub(super) fn arrays(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let parts = Parts::take(&mut parameters)?;
     let (outputs, stride) = (parameters.next()?, parameters.next()?);
     let (from, lengths, to) = (parameters.next()?, parameters.next()?, parameters.next()?);
@@ -92,8 +92,8 @@ fn statuses(touch: Touch<'_>, address: u64, count: u64) -> Outcome<Vec<u8>> {
     touch.bytes(address, 4 * count)
 }
 
-pub(super) fn table(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+pub(super) fn table(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let (place, head) = (parameters.take(PLACE)?, parameters.take(HEAD_WORDS)?);
     let parts = Parts::take(&mut parameters)?;
     let (stride, lengths) = (parameters.next()?, parameters.next()?);
@@ -127,8 +127,8 @@ pub(super) fn table(world: &World, device: u32, words: &[u64]) -> Outcome {
     add_to_sum(touch, control, sum(&entries, 0))
 }
 
-pub(super) fn pack(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+pub(super) fn pack(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let parts = Parts::take(&mut parameters)?;
     let (outputs, stride, lengths) = (parameters.next()?, parameters.next()?, parameters.next()?);
     let control = parameters.next()?;
@@ -150,8 +150,8 @@ pub(super) fn pack(world: &World, device: u32, words: &[u64]) -> Outcome {
     Ok(())
 }
 
-pub(super) fn finish(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+pub(super) fn finish(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let (place, control) = (parameters.take(PLACE)?, parameters.next()?);
     let (values, largest, squares) = (parameters.next()?, parameters.next()?, parameters.next()?);
     let (slot, sequence, record) = (parameters.next()?, parameters.next()?, parameters.next()?);
@@ -170,8 +170,8 @@ pub(super) fn finish(world: &World, device: u32, words: &[u64]) -> Outcome {
     touch.write_words(slot, &[sequence])
 }
 
-pub(super) fn add_up(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+pub(super) fn add_up(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let (container, stored) = (parameters.next()?, parameters.next()?);
     let control = parameters.next()?;
     let payload = touch.words(container + HEAD, (stored - HEAD) / 8)?;
@@ -182,8 +182,8 @@ fn is_whole(found: &[u64], head: &[u64], stored: u64, raw: u64, sum: u64) -> boo
     found[..HEAD_WORDS] == *head && found[HEAD_WORDS..8] == [stored, sum, raw, 0]
 }
 
-pub(super) fn unpack(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+pub(super) fn unpack(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let (container, stored) = (parameters.next()?, parameters.next()?);
     let head = parameters.take(HEAD_WORDS)?;
     let parts = Parts::take(&mut parameters)?;
@@ -214,8 +214,8 @@ pub(super) fn unpack(world: &World, device: u32, words: &[u64]) -> Outcome {
     Ok(())
 }
 
-pub(super) fn decoded(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+pub(super) fn decoded(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let (count, failures) = (parameters.next()?, parameters.next()?);
     let (found, rooms, control) = (parameters.next()?, parameters.next()?, parameters.next()?);
     let (slot, sequence) = (parameters.next()?, parameters.next()?);
@@ -227,8 +227,8 @@ pub(super) fn decoded(world: &World, device: u32, words: &[u64]) -> Outcome {
     touch.write_words(slot, &[sequence])
 }
 
-pub(super) fn copied(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+pub(super) fn copied(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let (container, stored) = (parameters.next()?, parameters.next()?);
     let head = parameters.take(HEAD_WORDS)?;
     let (slot, sequence) = (parameters.next()?, parameters.next()?);
@@ -253,8 +253,8 @@ fn launch(name: &'static std::ffi::CStr, run: Native, parameters: Vec<u64>) -> L
     Launch { kernel: Kernel { name, parameters: &[], run }, parameters }
 }
 
-fn run_compress(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let touch = Touch::new(world, device);
+fn run_compress(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let touch = Touch::new(memory, device);
     let &[from, lengths, count, to, found, failures] = words else { return Ok(()) };
     for i in 0..count {
         let chunk = touch.bytes(touch.word(from + 8 * i)?, touch.word(lengths + 8 * i)?)?;
@@ -274,8 +274,8 @@ fn run_compress(world: &World, device: u32, words: &[u64]) -> Outcome {
     Ok(())
 }
 
-fn run_decompress(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let touch = Touch::new(world, device);
+fn run_decompress(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let touch = Touch::new(memory, device);
     let &[from, lengths, rooms, found, count, to, failures] = words else { return Ok(()) };
     for i in 0..count {
         let coded = touch.bytes(touch.word(from + 8 * i)?, touch.word(lengths + 8 * i)?)?;

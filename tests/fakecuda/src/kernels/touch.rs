@@ -1,23 +1,22 @@
 //! Access of kernels to memory: that of their device, and pinned memory of the host.
 
 use crate::codes::{Code, Outcome};
-use crate::memory::Owner;
-use crate::world::World;
+use crate::memory::{Memory, Owner};
 
 /// The memory that a kernel may access.
 #[derive(Clone, Copy)]
 pub(super) struct Touch<'a> {
-    world: &'a World,
+    memory: &'a Memory,
     device: u32,
 }
 
 impl<'a> Touch<'a> {
-    pub(super) fn new(world: &'a World, device: u32) -> Touch<'a> {
-        Touch { world, device }
+    pub(super) fn new(memory: &'a Memory, device: u32) -> Touch<'a> {
+        Touch { memory, device }
     }
 
     fn check(self, address: u64, len: u64) -> Outcome {
-        match self.world.memory.owner(address, len) {
+        match self.memory.owner(address, len) {
             _ if len == 0 => Ok(()),
             Ok(Owner::Pinned) => Ok(()),
             Ok(Owner::Device(device)) if device == self.device => Ok(()),

@@ -7,9 +7,7 @@ use unspool_codec::twine::{self, Array, Layout};
 use unspool_codec::{Achieved, Bound, Dtype};
 
 use crate::codes::{Code, Outcome};
-use crate::executor::is_of_device;
-use crate::memory::Owner;
-use crate::world::World;
+use crate::memory::{Memory, Owner};
 
 const INLINE: usize = 16;
 const PIECES: usize = 32;
@@ -136,10 +134,10 @@ struct Launch {
 }
 
 impl Launch {
-    fn of(world: &World, device: u32, words: &[u64]) -> Outcome<Launch> {
+    fn of(memory: &Memory, device: u32, words: &[u64]) -> Outcome<Launch> {
         let table = |address: u64, inline: usize, len: usize| match address {
             0 => Ok(words[inline..inline + len].to_vec()),
-            _ => read_words(world, device, address, len),
+            _ => read_words(memory, device, address, len),
         };
         let (jobs, entries) = (low(words[10]) as usize, high(words[10]) as usize);
         let jobs = table(words[0], FIRST_JOB, jobs * JOB)?;
@@ -152,22 +150,22 @@ impl Launch {
     }
 }
 
-fn read_words(world: &World, device: u32, address: u64, len: usize) -> Outcome<Vec<u64>> {
-    is_of_device(world, device, address, 8 * len as u64)?;
+fn read_words(memory: &Memory, device: u32, address: u64, len: usize) -> Outcome<Vec<u64>> {
+    memory.check_of(device, address, 8 * len as u64)?;
     // SAFETY: checked just now, under the lock that prevents freeing.
     Ok((0..len).map(|index| unsafe { (address as *const u64).add(index).read() }).collect())
 }
 
-fn check(world: &World, device: u32, address: u64, len: u64) -> Outcome {
-    if world.memory.owner(address, len.max(1)) == Ok(Owner::Pinned) {
+fn check(memory: &Memory, device: u32, address: u64, len: u64) -> Outcome {
+    if memory.owner(address, len.max(1)) == Ok(Owner::Pinned) {
         return Ok(());
     }
-    is_of_device(world, device, address, len)
+    memory.check_of(device, address, len)
 }
 
 /// Bytes that a kernel may access.
-fn bytes<'a>(world: &World, device: u32, address: u64, len: u64) -> Outcome<&'a [u8]> {
-    check(world, device, address, len)?;
+fn bytes<'a>(memory: &Memory, device: u32, address: u64, len: u64) -> Outcome<&'a [u8]> {
+    check(memory, device, address, len)?;
     if len == 0 {
         return Ok(&[]);
     }
@@ -176,34 +174,34 @@ fn bytes<'a>(world: &World, device: u32, address: u64, len: u64) -> Outcome<&'a 
 }
 
 /// Writes the part of `from` that lies before `limit`.
-fn write(world: &World, device: u32, to: u64, from: &[u8], limit: u64) -> Outcome {
+fn write(memory: &Memory, device: u32, to: u64, from: &[u8], limit: u64) -> Outcome {
     let len = (from.len() as u64).min(limit.saturating_sub(to));
     if len == 0 {
         return Ok(());
     }
-    check(world, device, to, len)?;
+    check(memory, device, to, len)?;
     // SAFETY: as above.
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, len as usize) };
     Ok(())
 }
 
 /// Encodes all checkpoints, one after the other, in the last launch of a call.
-pub(super) fn encode(world: &World, device: u32, words: &[u64]) -> Outcome {
+pub(super) fn encode(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
     let (jobs, pass, end_job) = (low(words[10]), high(words[11]), low(words[13]));
     if end_job < jobs || pass == FIRST_PASS {
         return Ok(());
     }
-    let launch = Launch::of(world, device, words)?;
+    let launch = Launch::of(memory, device, words)?;
     let mut end = 0;
     for entry in launch.entries.chunks_exact(ENTRY) {
-        end = encode_entry(world, device, &launch, entry, end)?;
+        end = encode_entry(memory, device, &launch, entry, end)?;
     }
     Ok(())
 }
 
 /// Encodes one checkpoint, after one that ends at `before`; returns its end.
 fn encode_entry(
-    world: &World,
+    memory: &Memory,
     device: u32,
     launch: &Launch,
     entry: &[u64],
@@ -214,29 +212,29 @@ fn encode_entry(
     };
     let start = match low(how) {
         AT => start,
-        AFTER => read_words(world, device, start, 1)?[0].next_multiple_of(align),
+        AFTER => read_words(memory, device, start, 1)?[0].next_multiple_of(align),
         _ => before.next_multiple_of(align),
     };
     let (mut end, mut results) = (start, Vec::new());
     for number in low(jobs)..low(jobs) + high(jobs) {
         let at = end.next_multiple_of(UNIT);
-        write(world, device, end, &vec![0; (at - end) as usize], limit)?;
-        let (stored, achieved) = encode_job(world, device, launch, number as usize, at, limit)?;
+        write(memory, device, end, &vec![0; (at - end) as usize], limit)?;
+        let (stored, achieved) = encode_job(memory, device, launch, number as usize, at, limit)?;
         results.extend(job_result(at - start, stored, achieved));
         end = at + stored;
     }
     let fits = end <= limit;
     let status = if fits { DONE } else { OVERFLOW };
     let known_end = if fits { end } else { limit };
-    write_words(world, device, record, &[known_end, start, status])?;
+    write_words(memory, device, record, &[known_end, start, status])?;
     let head = [status, start, end - start];
-    report(world, device, slot, sequence, &[&head, results.as_slice()].concat())?;
+    report(memory, device, slot, sequence, &[&head, results.as_slice()].concat())?;
     Ok(known_end)
 }
 
 /// Encodes a job that begins at `at`; returns its stored bytes and errors.
 fn encode_job(
-    world: &World,
+    memory: &Memory,
     device: u32,
     launch: &Launch,
     number: usize,
@@ -245,16 +243,16 @@ fn encode_job(
 ) -> Outcome<(u64, Achieved)> {
     let job = launch.job(number);
     if job.rule() == RAW {
-        let source = bytes(world, device, job.source(), job.n())?;
-        write(world, device, at, source, limit)?;
+        let source = bytes(memory, device, job.source(), job.n())?;
+        write(memory, device, at, source, limit)?;
         return Ok((job.n(), Achieved::default()));
     }
     let (layout, method) = (job.layout()?, job.method()?);
-    let source = bytes(world, device, job.source(), layout.bytes())?;
+    let source = bytes(memory, device, job.source(), layout.bytes())?;
     let mut stream = vec![0; twine::max_bytes(&layout) as usize];
     let encoded = twine::encode(&Array { layout, bound: method }, source, &mut stream)
         .map_err(|_| Code::LAUNCH_FAILED)?;
-    write(world, device, at, &stream[..encoded.bytes as usize], limit)?;
+    write(memory, device, at, &stream[..encoded.bytes as usize], limit)?;
     Ok((encoded.bytes, encoded.achieved))
 }
 
@@ -264,41 +262,41 @@ fn job_result(offset: u64, stored: u64, achieved: Achieved) -> [u64; 6] {
 }
 
 /// Writes `words`.
-fn write_words(world: &World, device: u32, to: u64, words: &[u64]) -> Outcome {
+fn write_words(memory: &Memory, device: u32, to: u64, words: &[u64]) -> Outcome {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    write(world, device, to, &bytes, u64::MAX)
+    write(memory, device, to, &bytes, u64::MAX)
 }
 
 /// Writes the words of a slot, the first one last.
-fn report(world: &World, device: u32, slot: u64, sequence: u64, words: &[u64]) -> Outcome {
-    write_words(world, device, slot + 8, words)?;
+fn report(memory: &Memory, device: u32, slot: u64, sequence: u64, words: &[u64]) -> Outcome {
+    write_words(memory, device, slot + 8, words)?;
     // SAFETY: the first word of the slot whose other words were checked just now.
     unsafe { AtomicU64::from_ptr(slot as *mut u64) }.store(sequence, Ordering::Release);
     Ok(())
 }
 
 /// Decodes all streams of a launch.
-pub(super) fn decode(world: &World, device: u32, words: &[u64]) -> Outcome {
+pub(super) fn decode(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
     let (slot, sequence, pieces) = (words[0], words[1], high(words[3]) as usize);
     let mut whole = true;
     for piece in words[4..].chunks_exact(PIECE).take(pieces) {
-        whole &= decode_piece(world, device, piece)?;
+        whole &= decode_piece(memory, device, piece)?;
     }
     let status = if whole { DONE } else { REFUSED };
-    report(world, device, slot, sequence, &[status, 0, 0])
+    report(memory, device, slot, sequence, &[status, 0, 0])
 }
 
 /// Decodes a piece; returns whether its stream was intact.
-fn decode_piece(world: &World, device: u32, piece: &[u64]) -> Outcome<bool> {
+fn decode_piece(memory: &Memory, device: u32, piece: &[u64]) -> Outcome<bool> {
     let &[stream, stored, target, n, .., dtype] = piece else { return Err(Code::LAUNCH_FAILED) };
     let layout = Cut::of(&piece[4..8]).layout(low(dtype), n)?;
-    let stream = bytes(world, device, stream, stored)?;
+    let stream = bytes(memory, device, stream, stored)?;
     let mut array = vec![0; layout.bytes() as usize];
     let whole = twine::decode(&layout, stream, &mut array).is_ok();
     if whole {
-        write(world, device, target, &array, u64::MAX)?;
+        write(memory, device, target, &array, u64::MAX)?;
     } else {
-        check(world, device, target, layout.bytes())?;
+        check(memory, device, target, layout.bytes())?;
     }
     Ok(whole)
 }

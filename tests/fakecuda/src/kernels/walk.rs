@@ -1,8 +1,7 @@
 //! The kernels that copy strided items, with the interface of `engine/cuda/kernels/strided.cu`.
 
 use crate::codes::{Code, Outcome};
-use crate::executor::is_of_device;
-use crate::world::World;
+use crate::memory::Memory;
 
 const MOST_DIMS: usize = 9;
 
@@ -33,14 +32,14 @@ fn dims_of(walk: &[u64]) -> Outcome<Vec<Dim>> {
 }
 
 /// Parameters: `to`, `from` and a walk. Copies units of `UNIT` bytes.
-pub(super) fn copy<const UNIT: usize>(world: &World, device: u32, parameters: &[u64]) -> Outcome {
+pub(super) fn copy<const UNIT: usize>(memory: &Memory, device: u32, parameters: &[u64]) -> Outcome {
     let [to, from, walk @ ..] = parameters else { return Err(Code::LAUNCH_FAILED) };
     let dims = dims_of(walk)?;
     if dims.iter().map(|dim| dim.size).product::<u64>() != walk[0] {
         return Err(Code::LAUNCH_FAILED);
     }
-    check(world, device, *to, dims.iter().map(|dim| (dim.size, dim.to)), UNIT)?;
-    check(world, device, *from, dims.iter().map(|dim| (dim.size, dim.from)), UNIT)?;
+    check(memory, device, *to, dims.iter().map(|dim| (dim.size, dim.to)), UNIT)?;
+    check(memory, device, *from, dims.iter().map(|dim| (dim.size, dim.from)), UNIT)?;
     for index in 0..walk[0] {
         let (from_at, to_at) = place(&dims, index);
         let to = to.wrapping_add_signed(to_at) as *mut [u8; UNIT];
@@ -66,7 +65,7 @@ fn place(dims: &[Dim], index: u64) -> (i64, i64) {
 /// Checks that everything between the lowest and the highest unit is memory of the device, and that
 /// units are aligned to their size: a device would fault otherwise.
 fn check(
-    world: &World,
+    memory: &Memory,
     device: u32,
     first: u64,
     dims: impl Iterator<Item = (u64, i64)>,
@@ -83,5 +82,5 @@ fn check(
         return Err(Code::MISALIGNED_ADDRESS);
     }
     let len = (high - low).unsigned_abs() + unit as u64;
-    is_of_device(world, device, first.wrapping_add_signed(low), len)
+    memory.check_of(device, first.wrapping_add_signed(low), len)
 }

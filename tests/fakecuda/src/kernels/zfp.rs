@@ -5,7 +5,7 @@ use unspool_codec::{Dtype, Zfp, zfp};
 
 use super::touch::{Parameters, Touch};
 use crate::codes::{Code, Outcome};
-use crate::world::World;
+use crate::memory::Memory;
 
 const DONE: u64 = 0;
 const OVERFLOW: u64 = 1;
@@ -62,11 +62,11 @@ impl Array {
 
 /// Parameters: array, shape, place, head, and the addresses of stream and results.
 pub(super) fn encode<const WIDE: bool, const DIMS: usize>(
-    world: &World,
+    memory: &Memory,
     device: u32,
     words: &[u64],
 ) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let (source, shape) = (parameters.next()?, parameters.take(SHAPE)?);
     let (place, head) = (parameters.take(PLACE)?, parameters.take(HEAD)?);
     let &[offset, gap, seen, result] = parameters.take(JOB)? else { return Ok(()) };
@@ -96,8 +96,8 @@ fn fits(place: &[u64], begin: u64) -> bool {
 }
 
 /// Parameters: place, sums, number of arrays, slot, sequence number, record.
-pub(super) fn finish(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+pub(super) fn finish(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let (place, seen, jobs) = (parameters.take(PLACE)?, parameters.next()?, parameters.next()?);
     let (slot, sequence, record) = (parameters.next()?, parameters.next()?, parameters.next()?);
     let begin = touch.begin_of(place)?;
@@ -118,11 +118,11 @@ pub(super) fn finish(world: &World, device: u32, words: &[u64]) -> Outcome {
 
 /// Parameters: stream, array, shape, head, and the address of the status.
 pub(super) fn decode<const WIDE: bool, const DIMS: usize>(
-    world: &World,
+    memory: &Memory,
     device: u32,
     words: &[u64],
 ) -> Outcome {
-    let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
+    let (touch, mut parameters) = (Touch::new(memory, device), Parameters(words));
     let (stream, to) = (parameters.next()?, parameters.next()?);
     let (shape, head) = (parameters.take(SHAPE)?, parameters.take(HEAD)?);
     let status = parameters.next()?;
@@ -139,9 +139,9 @@ pub(super) fn decode<const WIDE: bool, const DIMS: usize>(
 }
 
 /// Parameters: number of arrays, slot, sequence number.
-pub(super) fn decoded(world: &World, device: u32, words: &[u64]) -> Outcome {
+pub(super) fn decoded(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
     let &[jobs, slot, sequence] = words else { return Err(Code::LAUNCH_FAILED) };
-    let touch = Touch::new(world, device);
+    let touch = Touch::new(memory, device);
     let mut status = DONE;
     for job in 0..jobs {
         if touch.word(slot + 8 * (4 + 6 * job))? != 0 {

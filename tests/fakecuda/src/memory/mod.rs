@@ -115,6 +115,12 @@ impl Memory {
         Ok(if pinned { Owner::Pinned } else { Owner::Pageable })
     }
 
+    /// Refuses a device the access to bytes that are not its own, which breaks its context.
+    pub(crate) fn check_of(&self, device: u32, address: u64, len: u64) -> Outcome {
+        let is_own = len == 0 || self.owner(address, len) == Ok(Owner::Device(device));
+        if is_own { Ok(()) } else { Err(Code::ILLEGAL_ADDRESS) }
+    }
+
     /// Frees everything that belongs to a device, as at the end of its context.
     pub(crate) fn free_all_of(&mut self, device: u32) {
         self.blocks.free_all_of(&mut self.budgets[device as usize], device);

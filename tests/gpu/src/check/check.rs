@@ -191,7 +191,9 @@ fn streams_and_events(context: &Context) {
     let ours = Stream::new(context).unwrap();
     // SAFETY: the stream outlives the borrow.
     let borrowed = unsafe { Stream::borrow(context, ours.handle()) }.unwrap();
-    let defaults = [Stream::legacy_default(context), Stream::per_thread_default(context)];
+    // SAFETY: the number of the per-thread default stream.
+    let per_thread = unsafe { Stream::borrow(context, 2) }.unwrap();
+    let defaults = [Stream::legacy_default(context), per_thread];
     for stream in defaults.iter().chain([&ours, &borrowed]) {
         let event = stream.record().unwrap();
         borrowed.wait_for(&event).unwrap();

@@ -20,7 +20,8 @@ const GUARDS: u64 = 4096;
 
 pub fn run(context: &Context, seeds: Range<u64>, warps: &[u32]) {
     let streams: Vec<Stream> = (0..2).map(|_| Stream::new(context).unwrap()).collect();
-    let per_thread = Stream::per_thread_default(context);
+    // SAFETY: the number of the per-thread default stream.
+    let per_thread = unsafe { Stream::borrow(context, 2) }.unwrap();
     let streams = [&streams[0], &streams[1], &per_thread, &Stream::legacy_default(context)];
     let coders = warps.iter().flat_map(|&warps| {
         let coder = || match warps {

@@ -12,7 +12,7 @@ use unspool_messages::calls::Does;
 use super::{Coding, Real};
 use crate::abi::Handle;
 use crate::args::Args;
-use crate::around::Form;
+use crate::args::Form;
 use crate::missing::OTHER;
 use crate::real::{find, function, pass};
 

@@ -4,8 +4,8 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
+use crate::driver::raw::{self, *};
 use crate::error::{CudaError, INVALID_VALUE, NOT_READY, STREAM_CAPTURE_IMPLICIT};
-use crate::raw::{self, *};
 
 type Result<T> = std::result::Result<T, CudaError>;
 

@@ -1,9 +1,12 @@
 //! The driver, and what it reports about the devices of the machine.
 
+pub(crate) mod raw;
+pub(crate) mod result;
+
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 use crate::error::CudaError;
-use crate::{life, raw, result};
+use crate::life;
 
 /// The oldest supported version of the driver interface: CUDA 12.0 (driver 525).
 const OLDEST: i32 = 12_000;
