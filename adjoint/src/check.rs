@@ -39,8 +39,8 @@ impl Limits {
     }
 
     /// These limits, with at most so many copies in that tier.
-    #[must_use]
-    pub fn with_tier(mut self, kind: TierKind, slots: u64) -> Limits {
+    #[cfg(test)]
+    pub(crate) fn with_tier(mut self, kind: TierKind, slots: u64) -> Limits {
         self.tiers[kind as usize] = slots;
         self
     }

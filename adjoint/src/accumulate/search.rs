@@ -44,18 +44,10 @@ pub struct AccumulatePlan {
     pub at_least: Nanos,
 }
 
-impl AccumulatePlan {
-    /// Whether no schedule is better.
-    #[must_use]
-    pub fn is_optimal(&self) -> bool {
-        self.at_least >= self.outcome.end
-    }
-}
-
 /// The schedule with the smallest share of blocked time, and thus the earliest end.
 ///
 /// It is never worse than any of the [`Simple`] ones, and optimal if no more than
-/// [`Effort::states`] were needed: see [`AccumulatePlan::is_optimal`].
+/// [`Effort::states`] were needed: then [`AccumulatePlan::at_least`] is its own end.
 ///
 /// # Errors
 /// The [`Mistake`] in the problem.

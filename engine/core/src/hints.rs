@@ -99,7 +99,8 @@ impl Hints {
 
     /// Entries between the head and the next one that names `version`. Entries that were taken
     /// out of order keep their place until the head passes them, so they count.
-    pub fn distance(&self, version: Version) -> Option<u64> {
+    #[cfg(test)]
+    fn distance(&self, version: Version) -> Option<u64> {
         let position = self.next_use(version);
         (position != NO_USE).then(|| position - self.head())
     }

@@ -407,17 +407,6 @@ fn a_flush_that_cannot_finish_names_the_checkpoint_and_the_tier() {
 }
 
 #[test]
-fn the_prefetch_distance_is_that_to_the_next_hint_of_a_version() {
-    let mut bench = Bench::new(config(8, 2, 0, 100));
-    bench.save_all(0..2, 8);
-    bench.expect([0, 7, 1, 0]);
-    let distances = |bench: &Bench| [0, 1, 5].map(|v| bench.core.prefetch_distance(Version(v)));
-    assert_eq!(distances(&bench), [Some(0), Some(2), None]);
-    let _ = bench.restore(0);
-    assert_eq!(distances(&bench), [Some(2), Some(1), None]);
-}
-
-#[test]
 fn prefetching_waits_until_it_is_started() {
     let mut bench = Bench::new(config(8, 2, 0, 100));
     bench.step(Event::HoldPrefetch);

@@ -3,9 +3,7 @@
 mod support;
 
 use support::{Bench, config, with_two_stores};
-use unspool_core::{
-    Command, CopyState, Event, Failure, Nanos, Refusal, Size, TierId, TierKind, Version,
-};
+use unspool_core::{Command, CopyState, Event, Failure, Nanos, Refusal, Size, TierId, Version};
 
 #[test]
 fn a_refused_save_names_the_failure_of_the_tier_that_could_not_take_more() {
@@ -173,21 +171,6 @@ fn a_flush_that_is_tried_again_leaves_what_is_ready_for_its_restore_where_it_is(
     bench.step(Event::Tick);
     bench.finish_all();
     assert_eq!(bench.core.copies(Version(0))[0], Some(CopyState::ReadComplete));
-}
-
-#[test]
-fn a_refusal_says_whether_the_same_call_may_succeed_later() {
-    let (version, tier, failure) = (Version(0), TierKind::Disk, Failure::Io);
-    let full = Refusal::Full { tier, capacity: 9, used: 9, failure: None };
-    let not_flushed = Refusal::FlushFailed { version, tier, failure };
-    for refusal in [full, not_flushed, Refusal::NotYetSaved] {
-        assert!(refusal.may_pass(), "{refusal:?}");
-    }
-    let lost = Refusal::Lost { failure };
-    let too_large = Refusal::TooLarge { largest: 9 };
-    for refusal in [lost, too_large, Refusal::Duplicate, Refusal::Unknown, Refusal::Discarded] {
-        assert!(!refusal.may_pass(), "{refusal:?}");
-    }
 }
 
 #[test]

@@ -163,7 +163,6 @@ impl Model {
         self.figures.restored_bytes += self.saved[&version];
         if !self.bench.core.contains(Version(version)) {
             assert!(self.bench.core.config().discard_after_restore);
-            assert_eq!(self.bench.core.prefetch_distance(Version(version)), None);
             self.saved.remove(&version);
             self.figures.discards += 1;
         }

@@ -82,9 +82,6 @@ pub struct Settings {
     pub max_retries: u32,
     /// The wait before the first retry; doubled for each further one. Default: 50 ms.
     pub retry_delay: Duration,
-    /// The most bytes of idle staging buffers that are kept for the next direct read of a store.
-    /// Default: 256 MiB.
-    pub staging_bytes: u64,
 }
 
 impl Default for Settings {
@@ -115,7 +112,6 @@ impl Default for Settings {
             store_workers: 2,
             max_retries: 4,
             retry_delay: Duration::from_millis(50),
-            staging_bytes: 256 << 20,
         }
     }
 }

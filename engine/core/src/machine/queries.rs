@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Core;
-use crate::command::{Command, Refusal};
+use crate::command::Command;
 use crate::config::{Config, MAX_TIERS};
 use crate::lifecycle::state::CopyState;
 use crate::lifecycle::table::{Copy, Row};
@@ -69,13 +69,6 @@ impl Core {
     pub fn copies(&self, version: Version) -> [Option<CopyState>; MAX_TIERS] {
         let Some(row) = self.table.find(version) else { return [None; MAX_TIERS] };
         self.table.get(row).copies.map(|copy| copy.map(|c| c.state))
-    }
-
-    /// The number of hints between the head of the restore order queue and the next one that
-    /// names `version`. O(log n).
-    #[must_use]
-    pub fn prefetch_distance(&self, version: Version) -> Option<u64> {
-        self.hints.distance(version)
     }
 
     /// Whether the copy in the slowest tier that can hold this checkpoint is complete.
@@ -150,13 +143,5 @@ impl Core {
         self.table.mark_saved(row, bytes);
         self.unflushed.insert(checkpoint, row);
         row
-    }
-}
-
-impl Refusal {
-    /// Whether the same call may succeed later without any change of settings.
-    #[must_use]
-    pub fn may_pass(&self) -> bool {
-        matches!(self, Refusal::Full { .. } | Refusal::FlushFailed { .. } | Refusal::NotYetSaved)
     }
 }

@@ -33,6 +33,9 @@ use crate::runtime::timeline::Timeline;
 use crate::settings::Settings;
 use crate::time::nanos;
 
+/// The most bytes of idle staging buffers that are kept for the next direct read of a store.
+const STAGING: u64 = 256 << 20;
+
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) tiers: Vec<AnyTier>,
@@ -93,7 +96,7 @@ impl Shared {
         let links = config.links.len();
         let driver = Driver::new(config, settings.record.as_deref())?;
         let learner = settings.learn.then(Learner::default);
-        let buffers = Pool::new(settings.staging_bytes);
+        let buffers = Pool::new(STAGING);
         let inbox = Arc::new(Inbox::default());
         let options = Options {
             // While one copy is waited for, the next one is on the link.
