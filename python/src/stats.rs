@@ -1,9 +1,9 @@
-//! The figures of a spool as the dataclasses of `package/unspool/statistics.py`.
+//! The figures of a spool as the dataclasses of `package/unspool/stats.py`.
 
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 use unspool::{
     Achieved, ApplicationStats, AutoStats, CodecStats, DirectionStats, LinkStats, RegionCoding,
     Spool, Stall, Stats, TierKind, TierStats,
@@ -12,6 +12,15 @@ use unspool::{
 use crate::codecs::made_by;
 use crate::energy::Energy;
 use crate::waiting::detached;
+
+/// Those fields of a record that Python has by the same name and value.
+macro_rules! same {
+    ($py:expr, $from:expr; $($name:ident)*) => {{
+        let fields = PyDict::new($py);
+        $(fields.set_item(stringify!($name), &$from.$name)?;)*
+        fields
+    }};
+}
 
 /// Makes the dataclasses.
 struct Maker<'py> {
@@ -28,20 +37,10 @@ pub fn of<'py>(py: Python<'py>, spool: &Spool, energy: &Energy) -> PyResult<Boun
     let tiers = stats.tiers.iter().map(|tier| maker.tier(tier)).collect::<PyResult<Vec<_>>>()?;
     let links = stats.links.iter().map(|link| maker.link(link)).collect::<PyResult<Vec<_>>>()?;
     let app = &stats.application;
-    let fields = [
-        ("saves", app.saves),
-        ("saved_bytes", app.saved_bytes),
-        ("restores", app.restores),
-        ("restored_bytes", app.restored_bytes),
-        ("checkpoints", app.checkpoints),
-        ("hinted_restores", app.hinted_restores),
-        ("hints", app.hints),
-        ("discards", app.discards),
-        ("unflushed", app.unflushed),
-        ("unflushed_bytes", app.unflushed_bytes),
-        ("dropped_spans", app.dropped_spans),
-    ]
-    .into_py_dict(py)?;
+    let fields = same!(
+        py, app; saves saved_bytes restores restored_bytes checkpoints hinted_restores hints
+        discards unflushed unflushed_bytes dropped_spans
+    );
     fields.set_item("save_stall_seconds", seconds(app.save_stall))?;
     fields.set_item("restore_stall_seconds", seconds(app.restore_stall))?;
     fields.set_item("kernels_seconds", seconds(app.kernels))?;
@@ -89,11 +88,7 @@ fn lead<'py>(maker: &Maker<'py>, app: &ApplicationStats) -> PyResult<Option<Boun
     if app.prefetch_lead.samples == 0 {
         return Ok(None);
     }
-    let fields = PyDict::new(maker.py());
-    fields.set_item("min", app.prefetch_lead.min)?;
-    fields.set_item("median", app.prefetch_lead.median)?;
-    fields.set_item("max", app.prefetch_lead.max)?;
-    fields.set_item("mean", app.prefetch_lead.mean)?;
+    let fields = same!(maker.py(), app.prefetch_lead; min median max mean);
     maker.make("Lead", &fields).map(Some)
 }
 
@@ -107,25 +102,14 @@ impl<'py> Maker<'py> {
     }
 
     fn stall(&self, stall: &Stall) -> PyResult<Bound<'py, PyAny>> {
-        let fields = PyDict::new(self.py());
-        fields.set_item("call", stall.call)?;
-        fields.set_item("version", stall.version)?;
+        let fields = same!(self.py(), stall; call version awaited);
         fields.set_item("seconds", seconds(stall.time))?;
-        fields.set_item("awaited", &stall.awaited)?;
         self.make("Stall", &fields)
     }
 
     fn tier(&self, tier: &TierStats) -> PyResult<Bound<'py, PyAny>> {
-        let fields = [
-            ("used", tier.used),
-            ("peak", tier.peak),
-            ("copies", tier.copies),
-            ("evictions", tier.evictions),
-            ("restores", tier.restores),
-        ]
-        .into_py_dict(self.py())?;
+        let fields = same!(self.py(), tier; used peak copies evictions restores location);
         fields.set_item("name", tier.kind.name())?;
-        fields.set_item("location", &tier.location)?;
         fields.set_item("capacity", Some(tier.capacity).filter(|&bytes| bytes != u64::MAX))?;
         fields.set_item("ready", Some(tier.ready).filter(|_| tier.kind != TierKind::Disk))?;
         fields.set_item("notes", PyTuple::new(self.py(), &tier.notes)?)?;
@@ -133,26 +117,17 @@ impl<'py> Maker<'py> {
     }
 
     fn link(&self, link: &LinkStats) -> PyResult<Bound<'py, PyAny>> {
-        let fields = PyDict::new(self.py());
+        let fields = same!(self.py(), link; flushes_skipped last_failure);
         fields.set_item("fast", link.fast.name())?;
         fields.set_item("slow", link.slow.name())?;
         fields.set_item("flush", self.direction(&link.flush)?)?;
         fields.set_item("prefetch", self.direction(&link.prefetch)?)?;
-        fields.set_item("flushes_skipped", link.flushes_skipped)?;
-        fields.set_item("last_failure", link.last_failure.as_deref())?;
         self.make("LinkStats", &fields)
     }
 
     fn direction(&self, direction: &DirectionStats) -> PyResult<Bound<'py, PyAny>> {
-        let fields = [
-            ("transfers", direction.transfers),
-            ("bytes", direction.bytes),
-            ("cancelled", direction.cancelled),
-            ("failed", direction.failed),
-            ("retried", direction.retried),
-            ("in_flight", u64::from(direction.in_flight)),
-        ]
-        .into_py_dict(self.py())?;
+        let fields =
+            same!(self.py(), direction; transfers bytes cancelled failed retried in_flight);
         fields.set_item("busy_seconds", seconds(direction.busy))?;
         fields.set_item("bytes_per_second", direction.rate)?;
         self.make("DirectionStats", &fields)
@@ -160,18 +135,10 @@ impl<'py> Maker<'py> {
 
     /// What was chosen where that was left to the run.
     fn auto(&self, auto: &AutoStats) -> PyResult<Bound<'py, PyAny>> {
-        let counts = [
-            ("stays", auto.stays),
-            ("keeps_up", auto.keeps_up),
-            ("not_worth_it", auto.not_worth_it),
-            ("chosen", auto.chosen),
-            ("tried", auto.tried),
-        ];
-        let fields = counts.into_py_dict(self.py())?;
+        let fields = same!(self.py(), auto; stays keeps_up not_worth_it chosen tried latest);
         fields.set_item("ratio", (auto.ratio > 0.0).then_some(auto.ratio))?;
         fields.set_item("encode_seconds", auto.encode.map(seconds))?;
         fields.set_item("decode_seconds", auto.decode.map(seconds))?;
-        fields.set_item("latest", auto.latest)?;
         self.make("AutoStats", &fields)
     }
 
@@ -203,15 +170,9 @@ impl<'py> Maker<'py> {
     }
 
     fn codec(&self, stats: &CodecStats) -> PyResult<Bound<'py, PyDict>> {
-        let fields = [
-            ("encodes", stats.encodes),
-            ("decodes", stats.decodes),
-            ("raw_bytes", stats.raw_bytes),
-            ("stored_bytes", stats.stored_bytes),
-            ("values", stats.achieved.values),
-            ("outliers", stats.achieved.outliers),
-        ]
-        .into_py_dict(self.py())?;
+        let fields = same!(self.py(), stats; encodes decodes raw_bytes stored_bytes);
+        fields.set_item("values", stats.achieved.values)?;
+        fields.set_item("outliers", stats.achieved.outliers)?;
         fields.set_item("ratio", stats.ratio())?;
         fields.set_item("max_error", stats.achieved.max_error)?;
         fields.set_item("rms_error", stats.achieved.rms_error())?;
