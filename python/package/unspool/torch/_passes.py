@@ -74,8 +74,9 @@ class Loop:
     def first(self) -> tuple[list[torch.Tensor], Any]:
         """The carry after the first step, and its output. It is taken with its graph, to see what
         it reads before there is a history, and whether it takes a gradient itself."""
-        once = Once(self, self.init, 0)
-        self.begun_with, self.grows = True, once.unpacked
+        watched = Watched()
+        once = Once(self, self.init, 0, watched=watched)
+        self.begun_with, self.grows = True, watched.unpacked
         if any(each is not None and each.grad_fn is not None for each in cached_weights()):
             raise ArrayError(
                 "adjoint: torch.nn.utils.parametrize.cached() is on, by which all steps share the "
@@ -142,11 +143,40 @@ def _check_carry(leaves: Sequence[Any]) -> None:
             )
 
 
+class Watched:
+    """Whether a step takes a gradient itself. Its graph refers to this, and this to no graph: that
+    would be a cycle that the collector of Python does not see.
+
+    Attributes:
+        unpacked: whether it has taken one.
+    """
+
+    def __init__(self) -> None:
+        self.unpacked = False
+
+    @contextlib.contextmanager
+    def watching(self, leaves: Sequence[torch.Tensor]) -> Iterator[None]:
+        """A context that notes it of the step that runs, of which these are inputs."""
+        hooks = [each.register_hook(self._reached) for each in leaves if each.requires_grad]
+        try:
+            with saved_tensors_hooks(Held, self._unpack):
+                yield
+        finally:
+            for each in hooks:
+                each.remove()
+
+    def _reached(self, _: Any) -> None:
+        self.unpacked = True
+
+    def _unpack(self, held: Held) -> torch.Tensor:
+        self.unpacked = True
+        return held.get()
+
+
 class Once:
     """One step with its graph, and what that graph reaches.
 
     Attributes:
-        unpacked: whether the step has taken a gradient itself.
         versions: of the tensors of its carry, before it ran.
     """
 
@@ -156,13 +186,13 @@ class Once:
         leaves: Sequence[torch.Tensor],
         n: int,
         moment: Moment | None = None,
+        watched: Watched | None = None,
     ) -> None:
-        self.unpacked = False
         with torch.enable_grad():
             self.carry = [_leaf(leaf) for leaf in leaves]
             self.x = [_leaf(row) for row in loop.rows.leaves_of(n)]
             self.versions = [leaf._version for leaf in leaves]
-            with self._saving(moment) if loop.begun_with else self._watching():
+            with self._saving(moment) if watched is None else watched.watching(self.carry):
                 self.returned = loop.step(
                     unflatten(self.carry, loop.tree), loop.rows.tree_of(self.x)
                 )
@@ -178,22 +208,6 @@ class Once:
         if moment is None or not moment.contents:
             return contextlib.nullcontext()
         return saved_tensors_hooks(moment.lasting, lambda tensor: tensor)
-
-    @contextlib.contextmanager
-    def _watching(self) -> Iterator[None]:
-        """A context that notes whether the step takes a gradient itself."""
-        watched = [each.register_hook(self._unpack) for each in self.carry if each.requires_grad]
-        with saved_tensors_hooks(Held, self._unpack_held):
-            yield
-        for each in watched:
-            each.remove()
-
-    def _unpack(self, _: Any) -> None:
-        self.unpacked = True
-
-    def _unpack_held(self, held: Held) -> torch.Tensor:
-        self.unpacked = True
-        return held.get()
 
     def back(self, after: Some, y: Some, sums: Some) -> tuple[Some, Some, Some]:
         """The gradients of the carry and of x, and those of the parameters added to `sums`.
@@ -270,10 +284,18 @@ class Carry:
             random = self._random = torch_states(self.loop.gpus)
             state = State([*(layout.saved(leaf) for layout, leaf in pairs), *random])
             state.leaves, state.layouts, state.random = self.leaves, self.layouts, random
-            state.moment = self.loop.watch.moment(gpus=self.loop.gpus)
-            self._moments[self.first + self._step] = state.moment
+            state.moment = self._moments[self.first + self._step] = self._moment()
             self._now = state
         return self._now
+
+    def _moment(self) -> Moment:
+        """What is there now; before the first step, that from which the loop begins."""
+        loop = self.loop
+        return loop.watch.moment(gpus=loop.gpus) if loop.begun_with else loop.begun
+
+    def reversed(self, step: int) -> None:
+        """What there was when a step began is not needed any more."""
+        self._moments.pop(self.first + step, None)
 
     def stepped(self, leaves: list[torch.Tensor], step: int) -> None:
         """Steps have made another state."""
@@ -373,6 +395,7 @@ class Work:
             self.expected = None
         found.after, row, found.sums = once.back(found.after, y, found.sums)
         found.add_row(row)
+        self.carry.reversed(n)
 
 
 class Running:
