@@ -138,39 +138,35 @@ class Watch:
     def learn(self, moment: Moment) -> None:
         """A computation has ended."""
         with self._lock:
-            self._learn(moment)
-
-    def _learn(self, moment: Moment) -> None:
-        self.adding.update(moment.added())
-        changed = moment.changed()
-        if not changed and self.changing is not None:
-            return
-        copied = {id(tensor) for tensor, _ in moment.contents}
-        moment.lost = [each for each in changed if id(each) not in copied]
-        if self.changing is None:
-            statistics = {id(each) for each in self.reached.normalised()}
-            moment.contents = [
-                (tensor, copy)
-                for tensor, copy in moment.contents
-                if id(tensor) in statistics or not torch.equal(tensor, copy)
-            ]
-            self.changing = [tensor for tensor, _ in moment.contents]
-        self.changing += moment.lost
+            self.adding.update(moment.added())
+            changed = moment.changed()
+            if not changed and self.changing is not None:
+                return
+            copied = {id(tensor) for tensor, _ in moment.contents}
+            moment.lost = [each for each in changed if id(each) not in copied]
+            if self.changing is None:
+                statistics = {id(each) for each in self.reached.normalised()}
+                moment.contents = [
+                    (tensor, copy)
+                    for tensor, copy in moment.contents
+                    if id(tensor) in statistics or not torch.equal(tensor, copy)
+                ]
+                self.changing = [tensor for tensor, _ in moment.contents]
+            self.changing += moment.lost
 
 
 class Moment:
     """What is there when a computation begins.
 
     Attributes:
+        around: what surrounds it.
         contents: tensors that it changes, with copies.
         lost: tensors that it has changed, of which there is no copy.
     """
 
-    def __init__(
-        self, watch: Watch, content: Content, gpus: list[int], around: Surroundings | None = None
-    ) -> None:
+    def __init__(self, watch: Watch, content: Content, gpus: list[int], around: Any = None) -> None:
         self.reached, self.generators = watch.reached, watch.generators
-        self.gpus, self._around = gpus, around
+        self.gpus, self.around = gpus, around
         self.torch = None if around is None else torch_states(gpus)
         self.random = self.generators.states()
         self.content = content
@@ -179,12 +175,6 @@ class Moment:
         self.adding = watch.adding
         self._gradients = _gradients(self.reached) if watch.changing is None else []
         self.lost: list[torch.Tensor] = []
-
-    @property
-    def around(self) -> Surroundings:
-        """What surrounds it."""
-        assert self._around is not None
-        return self._around
 
     def changed(self) -> list[torch.Tensor]:
         """The tensors that were changed in place since this was taken. What is changed from now on
@@ -287,7 +277,7 @@ class Now:
             each.grad = None
         try:
             reached.places.put(moment.content, self._content)
-            self._put(moment.contents, moment.grows, moment.random, self._states)
+            self._put(moment.contents, moment.grows, moment.random, self._states, self._random)
         except BaseException:
             self.__exit__()
             raise
@@ -296,13 +286,14 @@ class Now:
         self._moment.reached.places.put(self._content)
         for each, gradient in self._gradients:
             each.grad = gradient
-        self._put(self._contents, self._grows, self._random, self._torch)
+        now = self._moment.generators.states()
+        self._put(self._contents, self._grows, self._random, self._torch, now)
 
-    def _put(self, contents: Any, grows: Any, random: Any, states: Any) -> None:
+    def _put(self, contents: Any, grows: Any, random: Any, states: Any, now: Any) -> None:
         moment = self._moment
         _write(contents)
         moment.reached.grow(grows)
-        moment.generators.put(random)
+        moment.generators.put(random, now)
         if states is not None:
             torch_states_put(states, moment.gpus)
 

@@ -50,10 +50,10 @@ class Generators:
         """Their states."""
         return [each.state() for each in self._known]
 
-    def put(self, states: Sequence[Any]) -> None:
-        """Lets them go on from other states."""
-        for each, state in zip(self._known, states, strict=True):
-            if each.state() is not state:
+    def put(self, states: Sequence[Any], now: Sequence[Any]) -> None:
+        """Lets them go on from other states; `now` are those that they have."""
+        for each, state, last in zip(self._known, states, now, strict=True):
+            if last is not state:
                 each.put(state)
 
 

@@ -74,27 +74,28 @@ class Loop:
     def first(self) -> tuple[list[torch.Tensor], Any]:
         """The carry after the first step, and its output. It is taken with its graph, to see what
         it reads before there is a history, and whether it takes a gradient itself."""
-        watched = Watched()
-        once = Once(self, self.init, 0, watched=watched)
-        self.begun_with, self.grows = True, watched.unpacked
+        watched, self.begun_with, self.grows = Watched(), True, True
+        found = self.advanced(0, self.init, watched)
+        self.grows = watched.unpacked
         if any(each is not None and each.grad_fn is not None for each in cached_weights()):
             raise ArrayError(
                 "adjoint: torch.nn.utils.parametrize.cached() is on, by which all steps share the "
                 "graph of one weight, and adjoint keeps no graph: use unspool.torch.scan, or leave "
                 "the cache away."
             )
-        new, y = self._checked(0, self.init, once.versions, once.returned)
-        return [leaf.detach() for leaf in new], _plain(y)
+        return found
 
-    def advanced(self, n: int, leaves: list[torch.Tensor]) -> tuple[list[torch.Tensor], Any]:
+    def advanced(
+        self, n: int, leaves: list[torch.Tensor], watched: Watched | None = None
+    ) -> tuple[list[torch.Tensor], Any]:
         """The carry after step n, and its output."""
         versions = [leaf._version for leaf in leaves]
-        if self.grows:
-            once = Once(self, leaves, n)
-            new, y = self._checked(n, leaves, once.versions, once.returned)
-            return [leaf.detach() for leaf in new], _plain(y)
-        returned = self.step(unflatten(leaves, self.tree), self.rows[n])
-        return self._checked(n, leaves, versions, returned)
+        if not self.grows:
+            returned = self.step(unflatten(leaves, self.tree), self.rows[n])
+            return self._checked(n, leaves, versions, returned)
+        returned = Once(self, leaves, n, watched=watched).returned
+        new, y = self._checked(n, leaves, versions, returned)
+        return [leaf.detach() for leaf in new], _plain(y)
 
     def _checked(
         self, n: int, leaves: Sequence[torch.Tensor], versions: Sequence[int], returned: Any
@@ -157,7 +158,7 @@ class Watched:
     @contextlib.contextmanager
     def watching(self, leaves: Sequence[torch.Tensor]) -> Iterator[None]:
         """A context that notes it of the step that runs, of which these are inputs."""
-        hooks = [each.register_hook(self._reached) for each in leaves if each.requires_grad]
+        hooks = [each.register_hook(self._unpack) for each in leaves if each.requires_grad]
         try:
             with saved_tensors_hooks(Held, self._unpack):
                 yield
@@ -165,20 +166,13 @@ class Watched:
             for each in hooks:
                 each.remove()
 
-    def _reached(self, _: Any) -> None:
+    def _unpack(self, given: Any) -> torch.Tensor | None:
         self.unpacked = True
-
-    def _unpack(self, held: Held) -> torch.Tensor:
-        self.unpacked = True
-        return held.get()
+        return given.get() if isinstance(given, Held) else None
 
 
 class Once:
-    """One step with its graph, and what that graph reaches.
-
-    Attributes:
-        versions: of the tensors of its carry, before it ran.
-    """
+    """One step with its graph, and what that graph reaches."""
 
     def __init__(
         self,
@@ -191,13 +185,11 @@ class Once:
         with torch.enable_grad():
             self.carry = [_leaf(leaf) for leaf in leaves]
             self.x = [_leaf(row) for row in loop.rows.leaves_of(n)]
-            self.versions = [leaf._version for leaf in leaves]
             with self._saving(moment) if watched is None else watched.watching(self.carry):
                 self.returned = loop.step(
                     unflatten(self.carry, loop.tree), loop.rows.tree_of(self.x)
                 )
-        carry, y = taken_apart("adjoint", self.returned)
-        self.after, self.y = flatten(carry)[0], flatten(y)[0]
+        self.after, self.y = (flatten(each)[0] for each in taken_apart("adjoint", self.returned))
         self.params = loop.params
         tensors = [out for out in (*self.after, *self.y) if isinstance(out, torch.Tensor)]
         check_reached(tensors, [*self.carry, *self.x, *self.params])
@@ -273,7 +265,7 @@ class Carry:
         # The random numbers of the last state that was made.
         self._random: list[torch.Tensor] = []
         self._step = 0
-        self._moments: dict[int, Moment] = {}
+        self.moments: dict[int, Moment] = {}
         # Whether what is there is not what was there at this state.
         self.elsewhere = False
 
@@ -281,21 +273,15 @@ class Carry:
         """The state, with the random numbers with which its step begins."""
         if self._now is None:
             pairs = zip(self.layouts, self.leaves, strict=True)
-            random = self._random = torch_states(self.loop.gpus)
+            loop = self.loop
+            random = self._random = torch_states(loop.gpus)
             state = State([*(layout.saved(leaf) for layout, leaf in pairs), *random])
             state.leaves, state.layouts, state.random = self.leaves, self.layouts, random
-            state.moment = self._moments[self.first + self._step] = self._moment()
+            # Before the first step, it is that from which the loop begins.
+            moment = loop.watch.moment(gpus=loop.gpus) if loop.begun_with else loop.begun
+            state.moment = self.moments[self.first + self._step] = moment
             self._now = state
         return self._now
-
-    def _moment(self) -> Moment:
-        """What is there now; before the first step, that from which the loop begins."""
-        loop = self.loop
-        return loop.watch.moment(gpus=loop.gpus) if loop.begun_with else loop.begun
-
-    def reversed(self, step: int) -> None:
-        """What there was when a step began is not needed any more."""
-        self._moments.pop(self.first + step, None)
 
     def stepped(self, leaves: list[torch.Tensor], step: int) -> None:
         """Steps have made another state."""
@@ -320,7 +306,7 @@ class Carry:
     def restore(self, spool: Any, version: int, stream: Any) -> None:
         """Makes a state of the spool the working one."""
         layouts = self.before if version == self.first else self.after
-        self.put_back(self._read(spool, version, layouts, self._moments[version], stream))
+        self.put_back(self._read(spool, version, layouts, self.moments[version], stream))
 
     def loaded(self, spool: Any, version: int, like: State) -> State:
         """A state of the spool that lies as another one."""
@@ -395,7 +381,8 @@ class Work:
             self.expected = None
         found.after, row, found.sums = once.back(found.after, y, found.sums)
         found.add_row(row)
-        self.carry.reversed(n)
+        # What there was when it began is not needed any more.
+        self.carry.moments.pop(self.carry.first + n, None)
 
 
 class Running:
@@ -448,8 +435,7 @@ class Passes:
         self.ended = self.loop.watch.moment(self.loop.tensors)
         if first_time(self.loop.kind) or self.check:
             running.work.expected = held(running.work.last)
-        ys = self.outputs.tensors()
-        return [*running.work.last, *ys]
+        return [*running.work.last, *self.outputs.tensors()]
 
     def brings_back(self, tensor: torch.Tensor) -> bool:
         """Whether steps find a tensor as it was, so that it may have changed since, such as a table

@@ -250,6 +250,7 @@ class Places:
         self._places = places
         tables = [each for each in places if isinstance(each, Table)]
         self._tables = [each.table for each in tables if not each.skip]
+        self._views = [view for each in self._tables for view in (each.keys(), each.values())]
         # Of modules, the attributes that count are a few among many.
         self._modules = [each.table for each in tables if each.skip]
         self._lengths = list(map(len, self._modules))
@@ -263,7 +264,7 @@ class Places:
 
     def _marks(self) -> Any:
         # Without a call of Python for each: models have thousands of them.
-        flat, tables = itertools.chain.from_iterable, self._tables
+        flat = itertools.chain.from_iterable
         try:
             attributes = [get(each) for get, each in zip(self._getters, self._modules, strict=True)]
         except KeyError:
@@ -273,9 +274,8 @@ class Places:
             return object()
         return (
             list(map(id, flat(attributes))),
-            list(map(len, tables)),
-            list(map(id, flat(map(dict.keys, tables)))),
-            list(map(id, flat(map(dict.values, tables)))),
+            list(map(len, self._tables)),
+            list(map(id, flat(self._views))),
             _contents(self._cells),
             [each.marks() for each in self._others],
         )
