@@ -9,6 +9,7 @@ first time of each kind of computation, its results.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -176,6 +177,17 @@ class Moment:
         self._gradients = _gradients(self.reached) if watch.changing is None else []
         self.lost: list[torch.Tensor] = []
 
+    def same(self, other: Moment) -> bool:
+        """Whether what ran from this moment to another one has changed nothing of this, PyTorch's
+        own generators apart."""
+        return (
+            self.content is other.content
+            and not self.content.left
+            and not (self.contents or self.lost or self.adding)
+            and self.grows == other.grows
+            and all(map(operator.is_, self.random, other.random))
+        )
+
     def changed(self) -> list[torch.Tensor]:
         """The tensors that were changed in place since this was taken. What is changed from now on
         was not changed by the computation."""
@@ -255,15 +267,27 @@ class Now:
     Arguments:
         moment: what was there.
         states: of PyTorch's own generators, where the moment does not have them.
+        quiet: whether what runs within changes nothing of this and draws no random numbers: nothing
+            is put back where nothing differs, and no generator is looked at.
     """
 
-    def __init__(self, moment: Moment, states: Sequence[torch.Tensor] | None = None) -> None:
-        self._moment = moment
+    def __init__(
+        self,
+        moment: Moment,
+        states: Sequence[torch.Tensor] | None = None,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        self._moment, self._quiet = moment, quiet
         self._states = moment.torch if states is None else states
 
     def __enter__(self) -> None:
         moment, reached = self._moment, self._moment.reached
         self._content = reached.places.copy(moment.content)
+        if self._quiet:
+            self._quiet = self._content is moment.content and reached.grows() == moment.grows
+        if self._quiet:
+            return
         self._contents = [(each, each.detach().clone()) for each, _ in moment.contents]
         self._random, self._torch = moment.generators.states(), torch_states(moment.gpus)
         self._grows = reached.grows()
@@ -283,6 +307,8 @@ class Now:
             raise
 
     def __exit__(self, *_: object) -> None:
+        if self._quiet:
+            return
         self._moment.reached.places.put(self._content)
         for each, gradient in self._gradients:
             each.grad = gradient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -246,6 +246,14 @@ class State(tuple[torch.Tensor, ...]):
     moment: Moment
 
 
+class Begun(NamedTuple):
+    """With what a step began, apart from its carry."""
+
+    n: int
+    moment: Moment
+    random: list[torch.Tensor]
+
+
 class Carry:
     """The working state as the driver sees it: tensors that never change and are replaced.
 
@@ -298,10 +306,17 @@ class Carry:
         self.leaves, self.layouts, self._now = state.leaves, state.layouts, state
         self.elsewhere = True
 
-    def back_at(self, state: State, n: int) -> Now:
-        """A context in which all is as it was when step n began, of which this is the state."""
+    def back_at(self, state: State, n: int, after: Begun | None = None) -> Now:
+        """A context in which all is as it was when step n began, of which this is the state; what
+        the next step began with says whether the step changes anything."""
         state.moment.check(f"adjoint: step {n}")
-        return Now(state.moment, state.random)
+        quiet = (
+            after is not None
+            and after.n == n + 1
+            and state.moment.same(after.moment)
+            and all(map(torch.equal, state.random, after.random))
+        )
+        return Now(state.moment, state.random, quiet=quiet)
 
     def restore(self, spool: Any, version: int, stream: Any) -> None:
         """Makes a state of the spool the working one."""
@@ -338,6 +353,7 @@ class Work:
         self.outputs = Outputs("adjoint")
         self.last: list[torch.Tensor] = []
         self.expected: Sequence[Any] | None = None
+        self._reversed: Begun | None = None
         # The gradients of the outputs of all steps, and what they become on their way back.
         self.y: Some = []
         self.gradients = Gradients(loop.given, loop.rows)
@@ -374,7 +390,8 @@ class Work:
     def reverse(self, state: State, n: int) -> None:
         """Takes the gradients back over step n."""
         y, found = self.outputs.of_step(self.y, n), self.gradients
-        with self.carry.back_at(state, n):
+        after, self._reversed = self._reversed, Begun(n, state.moment, state.random)
+        with self.carry.back_at(state, n, after):
             once = Once(self.loop, state.leaves, n, state.moment)
         if self.expected is not None and n == self.loop.steps - 1:
             compare(self.loop.kind, f"adjoint: step {n}", self.expected, once.after)
