@@ -48,11 +48,12 @@ STUDIES_SOURCES := $(STUDIES)/pyproject.toml $(wildcard $(STUDIES)/*.toml $(STUD
 PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PACK)) \
 	$(shell find $(PACKAGE)/package -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
-.PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz mutants \
+.PHONY: kernels help demo test test-rust test-python test-messages test-paging test-veloc test-peers \
+	bench lint fmt sim fuzz mutants \
 	clean need-rust docs stub build-c install uninstall header walk results wheels sdist check-wheel deny
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.studies ## migrate the default model through a spool and write pictures to demo-output/
 	$(BIN)/unspool-rtm --out demo-output
@@ -75,6 +76,15 @@ test-python: $(VENV)/.test ## run the Python tests on the release wheel
 	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
 		$(BIN)/python -m pytest $(STUDIES) -m fake_gpu
 	$(BIN)/python -m pytest docs
+
+test-messages: need-rust ## run the Rust tests of packages/messages alone
+	$(CARGO) test --locked --package unspool-messages --package unspool-recorder
+
+test-paging: need-rust ## run the Rust tests of packages/paging alone
+	$(CARGO) test --locked --package unspool-paging --package unspool-pager
+
+test-veloc: need-rust ## run the Rust tests of packages/veloc alone
+	$(CARGO) test --locked --package unspool-veloc
 
 test-peers: $(VENV)/.peers $(VERSITYGW) $(MPICH)/bin/mpicc_abi ## run the tests with other projects' packages and servers, and their own tests (needs Go)
 	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/peers -m peer
