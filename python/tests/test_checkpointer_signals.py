@@ -239,6 +239,8 @@ def test_a_signal_that_stops_a_process_stops_it_after_the_close(tmp_path: Path) 
         a.close()
         pid = os.fork()
         if pid == 0:
+            # The system stops no process of a group that has no parent in its session.
+            os.setpgid(0, 0)
             end(signal.SIGTSTP)
             os._exit(7)
         print(os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1]))
