@@ -50,7 +50,7 @@ PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PAC
 
 .PHONY: kernels help demo test test-rust test-python test-messages test-paging test-veloc test-peers \
 	bench lint fmt sim fuzz mutants \
-	clean need-rust docs stub build-c install uninstall header walk results wheels sdist check-wheel deny
+	clean need-rust docs stub build-c install uninstall header results wheels sdist check-wheel deny
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -206,13 +206,6 @@ install: $(C_BUILT)/.installable ## install the C library, VELOC's, unspool-mess
 
 uninstall: ## remove what `make install` installed with the same PREFIX, LIBDIR and DESTDIR
 	c/install.sh uninstall "$(PREFIX)" "$(LIBDIR)" "$(C_BUILT)"
-
-# The walk through the rooms: the extension and the driver of the tests, both built for coverage.
-WALK := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/walk
-walk: need-rust $(VENV)/.test ## print which files a save and a restore pass, by coverage (needs llvm-tools)
-	RUSTFLAGS=-Cinstrument-coverage CARGO_TARGET_DIR=$(WALK) LLVM_PROFILE_FILE=/dev/null \
-		$(CARGO) build --locked --package unspool-python --package unspool-fakecuda
-	$(BIN)/python xtask/walk.py $(WALK)/debug/lib_unspool.so $(WALK)/debug/libunspool_fakecuda.so
 
 header: need-rust ## write include/unspool.h from the sources of the C interface
 	UNSPOOL_WRITE_HEADER=1 $(CARGO) test --locked --package unspool-c --test header
