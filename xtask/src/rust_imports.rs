@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
 use crate::graph::Graph;
 use crate::tree::{File, Tree};
@@ -21,7 +21,7 @@ fn graph(source: &str, tree: &Tree) -> Graph {
     let modules: BTreeMap<Vec<String>, &File> =
         own.filter_map(|file| Some((module(source, &file.path)?, file))).collect();
     let edges = modules.iter().map(|(name, file)| {
-        let paths = paths(&file.text).into_iter().filter_map(|path| absolute(name, &path));
+        let paths = paths(&file.text).into_iter().filter_map(|(_, path)| absolute(name, &path));
         let files = paths.filter_map(|path| longest(&modules, path));
         let others = files.filter(|other| other.path != file.path).map(|other| other.path.clone());
         (file.path.clone(), others.collect())
@@ -73,8 +73,11 @@ fn longest<'a>(
     None
 }
 
-/// Every path of the shipped code, those of `use a::{b, c::d}` one by one.
-fn paths(text: &str) -> Vec<Vec<String>> {
+/// A path with the line on which its last branch begins, from 1.
+type Named = (usize, Vec<String>);
+
+/// Every path of the shipped code, those of `use a::{b, c::d}` one by one; none is empty.
+pub fn paths(text: &str) -> Vec<Named> {
     let mut found = Vec::new();
     if let Ok(tokens) = text.parse::<TokenStream>() {
         collect(tokens, &mut found);
@@ -82,7 +85,7 @@ fn paths(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-fn collect(tokens: TokenStream, found: &mut Vec<Vec<String>>) {
+fn collect(tokens: TokenStream, found: &mut Vec<Named>) {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
         match token {
@@ -96,7 +99,10 @@ fn collect(tokens: TokenStream, found: &mut Vec<Vec<String>>) {
             }
             // What `pub(super)` names is no import.
             TokenTree::Ident(word) if word == "pub" => drop(tokens.next_if(is_parenthesis)),
-            TokenTree::Ident(word) => path_from(word.to_string(), &mut tokens, &[], found),
+            TokenTree::Ident(word) if word == "mod" && is_word(&mut tokens, "tests") => {
+                skip_item(&mut tokens);
+            }
+            TokenTree::Ident(word) => path_from(&word, &mut tokens, &[], found),
             TokenTree::Group(group) => collect(group.stream(), found),
             TokenTree::Punct(_) | TokenTree::Literal(_) => {}
         }
@@ -117,9 +123,9 @@ fn skip_item(tokens: &mut Tokens) {
 }
 
 /// Reads the path that begins with `first`, below `base`, with the branches that it has.
-fn path_from(first: String, tokens: &mut Tokens, base: &[String], found: &mut Vec<Vec<String>>) {
+fn path_from(first: &Ident, tokens: &mut Tokens, base: &[String], found: &mut Vec<Named>) {
     let mut path = base.to_vec();
-    path.push(first);
+    path.push(first.to_string());
     while is_mark(tokens, ':') {
         tokens.next();
         if !is_mark(tokens, ':') {
@@ -139,20 +145,24 @@ fn path_from(first: String, tokens: &mut Tokens, base: &[String], found: &mut Ve
             _ => break,
         }
     }
-    found.push(path);
+    found.push((first.span().start().line, path));
 }
 
-fn branches(list: TokenStream, base: &[String], found: &mut Vec<Vec<String>>) {
+fn branches(list: TokenStream, base: &[String], found: &mut Vec<Named>) {
     let mut tokens = list.into_iter().peekable();
     while let Some(token) = tokens.next() {
         if let TokenTree::Ident(word) = token {
-            path_from(word.to_string(), &mut tokens, base, found);
+            path_from(&word, &mut tokens, base, found);
         }
     }
 }
 
 fn is_parenthesis(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis)
+}
+
+fn is_word(tokens: &mut Tokens, word: &str) -> bool {
+    matches!(tokens.peek(), Some(TokenTree::Ident(found)) if found == word)
 }
 
 fn is_mark(tokens: &mut Tokens, mark: char) -> bool {

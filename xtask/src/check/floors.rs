@@ -1,7 +1,10 @@
 //! The rooms of `engine/spool` stand on floors: a file imports from its own floor or from one below
 //! it, so that each can be read with nothing but what is below in mind.
 
+use std::collections::BTreeSet;
+
 use crate::finding::Finding;
+use crate::rust_imports;
 use crate::tree::{File, Tree};
 
 const SOURCE: &str = "engine/spool/src";
@@ -45,6 +48,7 @@ fn judge(file: &File) -> Vec<Finding> {
         )];
     };
     imports(file)
+        .into_iter()
         .filter(|(_, name)| self::floor(name).is_none_or(|other| other > floor))
         .map(|(line, name)| {
             Finding::new(
@@ -68,49 +72,11 @@ fn floor(module: &str) -> Option<usize> {
     FLOORS.iter().position(|floor| floor.contains(&module))
 }
 
-/// The modules that the shipped lines of a file import, `use crate::{a, b::c};` included.
-fn imports(file: &File) -> impl Iterator<Item = (usize, String)> {
-    let shipped = file.lines().take_while(|(_, text)| !text.trim_start().starts_with("mod tests"));
-    let mut open = false;
-    let mut found = Vec::new();
-    for (line, text) in shipped {
-        let text = text.trim();
-        let named =
-            text.strip_prefix("use crate::").or_else(|| text.strip_prefix("pub use crate::"));
-        let rest = match named {
-            Some(rest) => rest,
-            None if open => text,
-            None => continue,
-        };
-        let several = open || rest.starts_with('{');
-        if !several {
-            found.extend(first_name(rest).map(|name| (line, name)));
-            continue;
-        }
-        found.extend(outer_names(rest).map(|name| (line, name)));
-        open = !rest.contains("};");
-    }
-    found.into_iter()
-}
-
-fn first_name(path: &str) -> Option<String> {
-    let end = path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len());
-    (end > 0).then(|| path[..end].to_owned())
-}
-
-/// The names right within the braces of a list, not those within a further pair.
-fn outer_names(list: &str) -> impl Iterator<Item = String> {
-    let list = list.trim_start_matches('{').trim_end_matches("};");
-    let mut depth = 0_usize;
-    let split = list.split(move |c| {
-        depth = match c {
-            '{' => depth + 1,
-            '}' => depth.saturating_sub(1),
-            _ => depth,
-        };
-        c == ',' && depth == 0
-    });
-    split.filter_map(|part| first_name(part.trim())).filter(|name| name != "self")
+/// The modules of the crate that the shipped lines of a file name.
+fn imports(file: &File) -> BTreeSet<(usize, String)> {
+    let paths = rust_imports::paths(&file.text).into_iter();
+    let of_crate = paths.filter(|(_, path)| path[0] == "crate");
+    of_crate.filter_map(|(line, path)| Some((line, path.get(1)?.clone()))).collect()
 }
 
 #[cfg(test)]
