@@ -1,6 +1,6 @@
 //! Keeps functions of a dependency out of what a shared library of ours exports: those for C of
-//! `crc-fast`, whose feature `ffi` the client of object stores switches on. It is no module of this
-//! crate: each shared library of ours includes it.
+//! `crc-fast`, whose feature `ffi` the client of object stores switches on. Each of our shared
+//! libraries includes this file; it is not a module of this crate.
 
 use std::arch::global_asm;
 

@@ -170,7 +170,7 @@ impl Shared {
     /// Takes over a save whose call returns while a GPU encodes it.
     ///
     /// # Errors
-    /// `Io` when there is no thread for it; the save is given up then.
+    /// `Io` when no thread can be started; the save is abandoned.
     pub(crate) fn complete_later(
         self: &Arc<Self>,
         state: &mut State,

@@ -65,7 +65,7 @@ impl SaveTicket {
     /// or leaves its encoder to the completion thread. `state` is the lock of the spool.
     ///
     /// # Errors
-    /// `Closed`, and `Io` when there is no thread; nothing was saved then.
+    /// `Closed`, and `Io` when no thread can be started. Neither saves the checkpoint.
     pub(super) fn report(&mut self, state: &mut State) -> Result<(), Error> {
         check_open(state)?;
         let (room, sealed) = match self.state.take() {

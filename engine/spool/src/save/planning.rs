@@ -101,8 +101,8 @@ fn plan(
     Ok(fits.then_some((worst, plan)))
 }
 
-/// Says, once, that a checkpoint is not encoded because there is no room for the most that it may
-/// take.
+/// Adds a note, once: a checkpoint is stored uncompressed, since its largest possible encoding does
+/// not fit.
 fn note_kept_raw(shared: &Shared, bytes: u64, most: u64) {
     let prefix = "Checkpoints are kept as they are where";
     let note = format!(

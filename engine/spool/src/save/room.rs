@@ -147,8 +147,8 @@ impl SaveTicket {
     /// and has room elsewhere.
     ///
     /// # Errors
-    /// `Io` when there is no memory, `Device` when CUDA refuses; the save is given up then, as it
-    /// is without room.
+    /// `Io` when memory cannot be allocated, `Device` when CUDA fails. The save is abandoned, as it
+    /// is when no tier has room.
     pub(super) fn enter(mut self) -> Result<Option<SaveTicket>, Error> {
         let room = self.find_room();
         if !self.borrowed(room)? {

@@ -126,7 +126,7 @@ impl SaveTicket {
     /// as the region has, and what it wrote is in place when this returns.
     ///
     /// # Errors
-    /// `Io` when there is no memory to stage the bytes, `Device` when CUDA refuses.
+    /// `Io` when staging memory cannot be allocated, `Device` when CUDA fails.
     ///
     /// # Panics
     /// When the checkpoint has no region `index`.
@@ -253,7 +253,7 @@ impl SaveTicket {
     /// far is done.
     ///
     /// # Errors
-    /// Those of `commit`, and `Device` when CUDA refuses; nothing was saved then.
+    /// Those of `commit`, and `Device` when CUDA fails. None of them saves the checkpoint.
     pub fn commit_on(mut self, stream: &Stream) -> Result<(), Error> {
         self.leave(stream)?;
         self.commit()
