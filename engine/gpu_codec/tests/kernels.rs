@@ -39,10 +39,10 @@ fn every_text_is_there_once_and_holds_the_kernels_that_it_names() {
 }
 
 #[test]
-fn the_kernels_of_the_python_package_compile_for_every_architecture() {
+fn the_kernels_of_the_studies_compile_for_every_architecture() {
     let Some(nvrtc) = nvrtc() else { return };
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let folder = format!("{root}/studies/python/unspool_studies/rtm/kernels");
+    let folder = format!("{root}/lab/studies/python/unspool_studies/rtm/kernels");
     let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap()).collect();
     assert!(!files.is_empty());
     for file in files {
