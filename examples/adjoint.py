@@ -25,12 +25,12 @@ def adjoint(u, v):
 
 u = np.random.default_rng(1).normal(size=(256, 256))
 disk = tempfile.gettempdir()
-with unspool.Spool("4MiB", "16MiB", disk, discard_after_restore=True) as spool:
+with unspool.Spool("4MiB", "16MiB", disk) as spool:
     for step in range(STEPS):
         spool.save(step, u)
         u = advance(u)
     objective, gradient = 0.5 * np.sum(u**2), u.copy()
-    spool.expect(reversed(range(STEPS)))
+    spool.expect(reversed(range(STEPS)), once=True)
     for step in reversed(range(STEPS)):
         spool.restore(step, u)
         gradient = adjoint(u, gradient)

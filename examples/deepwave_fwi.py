@@ -8,8 +8,9 @@ Deepwave's own places for the history, with the time and the main memory that ea
     python examples/deepwave_fwi.py
 
 With the Marmousi model (`--model marmousi_vp.f32 --shape 1601 401 --spacing 7.5`), `--thin 2`
-takes every second point in x and in z; `--seconds 4 --shots 8 --host 1GiB` make it a larger run.
-`--on cuda:0 --device 256MiB` computes on a GPU, whose memory holds the newest part of the history.
+takes every second point in x and in z; `--seconds 4 --shots 8 --host-memory 1GiB` make it a larger
+run. `--device cuda:0 --device-memory 256MiB` computes on a GPU, whose memory holds the newest part
+of the history.
 
 Units: metres, seconds, m/s. Arrays have axes (x, z), z is depth.
 """
@@ -119,7 +120,7 @@ def compare(survey, speed, options, disk):
     calls = dict.fromkeys(["forward_callback", "backward_callback"], lambda state: None)
     ways = {
         "device": {},
-        "device, in chunks": {**calls, "callback_frequency": options.every},
+        "device, in chunks": {**calls, "callback_frequency": options.segment},
         "cpu": {"storage_mode": "cpu"},
         "disk": {"storage_mode": "disk", **own},
         "spool": None,
@@ -129,7 +130,7 @@ def compare(survey, speed, options, disk):
         with contextlib.ExitStack() as stack:
             if given is None:
                 spool = stack.enter_context(opened(options, disk))
-                stack.enter_context(history(spool, options.every))
+                stack.enter_context(history(spool, options.segment, once=True))
             call = functools.partial(gradient, survey, speed, **(given or {}))
             found[name], *took[name] = measured(call, speed.device)
     print(f"{'history in':>18}  seconds  MiB more  gradient differs from that of the spool by")
@@ -142,9 +143,9 @@ def compare(survey, speed, options, disk):
 
 def opened(options, disk):
     """A spool of which main memory holds a part, and whose checkpoints are read once."""
-    tiers = {"device": options.device} if options.device else {}
-    tiers |= {"host": options.host, "disk": disk, "on": options.on}
-    return unspool.Spool(**tiers, codec=options.codec, discard_after_restore=True)
+    tiers = {"device_memory": options.device_memory} if options.device_memory else {}
+    tiers |= {"host_memory": options.host_memory, "disk": disk, "device": options.device}
+    return unspool.Spool(**tiers, codec=options.codec)
 
 
 def invert(survey, speed, options, spool):
@@ -153,7 +154,7 @@ def invert(survey, speed, options, spool):
     optimiser = torch.optim.Adam([speed], lr=options.rate)
     for number in range(options.iterations):
         optimiser.zero_grad()
-        with history(spool, options.every):
+        with history(spool, options.segment, once=True):
             misfit = survey.misfit(speed)
             misfit.backward()
         optimiser.step()
@@ -190,13 +191,15 @@ def arguments(given=None):
     parser.add_argument("--shots", type=int, default=4)
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--rate", type=float, default=15.0, help="m/s an iteration")
-    parser.add_argument("--every", type=int, default=8, help="steps in a checkpoint")
+    parser.add_argument("--segment", type=int, default=8, help="steps in a checkpoint")
     parser.add_argument(
-        "--host", default="16MiB", help="main memory of the spool; the rest on disk"
+        "--host-memory", default="16MiB", help="main memory of the spool; the rest on disk"
     )
     parser.add_argument("--codec", help="such as lossless")
-    parser.add_argument("--on", default="cpu", help="where Deepwave computes: cpu, cuda:0, ...")
-    parser.add_argument("--device", help="memory of the GPU for the spool, which a GPU needs")
+    parser.add_argument("--device", default="cpu", help="where Deepwave computes: cpu, cuda:0, ...")
+    parser.add_argument(
+        "--device-memory", help="memory of the GPU for the spool, which a GPU needs"
+    )
     return parser.parse_args(given)
 
 
@@ -206,7 +209,7 @@ def main(given=None):
     speed = layers(options.shape)
     if options.model:
         speed = 1000 * np.fromfile(options.model, "<f4").reshape(options.shape)
-    true = torch.from_numpy(speed[:: options.thin, :: options.thin].copy()).to(options.on)
+    true = torch.from_numpy(speed[:: options.thin, :: options.thin].copy()).to(options.device)
     survey = plan(true, options)
     size = survey.wavelets.shape[-1] * options.shots * true.numel() * 4 / 2**20
     print(f"{options.shots} shots, {survey.wavelets.shape[-1]} steps, {true.shape[0]} x ", end="")

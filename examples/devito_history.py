@@ -6,7 +6,7 @@ moved from the spool to disk, and back ahead of time, while other windows are co
 is the same, bit for bit.
 
     pip install devito unspool
-    python examples/devito_history.py --size 201 --time 1000 --host 32MiB
+    python examples/devito_history.py --size 201 --time 1000 --host-memory 32MiB
 """
 
 import argparse
@@ -73,7 +73,7 @@ class Windows:
     def adjoint(self, data, spool):
         """The gradient for recorded `data`, from the last window to the first."""
         operator, firsts = self.solver.op_grad(), range(0, self.steps, self.length)
-        spool.expect(reversed(firsts))
+        spool.expect(reversed(firsts), once=True)
         self.v.data_with_halo[:] = 0
         self.gradient.data_with_halo[:] = 0
         for first in reversed(firsts):
@@ -133,7 +133,9 @@ def main(arguments=None, **operators):
     parser.add_argument("--size", type=int, default=101, help="points of the model in x and in z")
     parser.add_argument("--time", type=float, default=700.0, help="milliseconds")
     parser.add_argument("--window", type=int, default=24, help="steps of a checkpoint")
-    parser.add_argument("--host", default="8MiB", help="main memory for them; the rest on disk")
+    parser.add_argument(
+        "--host-memory", default="8MiB", help="main memory for them; the rest on disk"
+    )
     options = parser.parse_args(arguments)
     configuration["log-level"] = "WARNING"
     shape = (options.size, options.size)
@@ -142,7 +144,7 @@ def main(arguments=None, **operators):
         operator.cfunction  # noqa: B018 - compiles it
     with (
         tempfile.TemporaryDirectory() as disk,
-        unspool.Spool(host=options.host, disk=disk, discard_after_restore=True) as spool,
+        unspool.Spool(host_memory=options.host_memory, disk=disk) as spool,
     ):
         ours, seconds, memory = measured(spooled, solver, options.window, spool)
         print(spool.stats())

@@ -4,7 +4,7 @@ The classes are Devito's own (`DevitoCheckpoint`, `CheckpointOperator`); only th
 another one. Few states are kept, in main memory and on disk; the other steps are computed again.
 
     pip install devito unspool
-    python examples/devito_revolve.py --copies 20 --host 8MiB
+    python examples/devito_revolve.py --copies 20 --host-memory 8MiB
 
 Where pyrevolve is installed, `from unspool.interop.pyrevolve import Revolver` in place of
 `from pyrevolve import Revolver` (or `from devito import Revolver`) is all that has to change.
@@ -55,7 +55,9 @@ def main(arguments=None):
     parser.add_argument("--size", type=int, default=101, help="points of the model in x and in z")
     parser.add_argument("--time", type=float, default=500.0, help="milliseconds")
     parser.add_argument("--copies", type=int, help="states that are kept; by default few")
-    parser.add_argument("--host", default="2MiB", help="main memory for them; the rest on disk")
+    parser.add_argument(
+        "--host-memory", default="2MiB", help="main memory for them; the rest on disk"
+    )
     options = parser.parse_args(arguments)
     shape = (options.size, options.size)
     solver = acoustic_setup(shape=shape, spacing=(15.0, 15.0), tn=options.time, nbl=20)
@@ -63,7 +65,7 @@ def main(arguments=None):
     stored, _ = solver.jacobian_adjoint(data, wavefield)
     with (
         tempfile.TemporaryDirectory() as disk,
-        unspool.Spool(host=options.host, disk=disk) as spool,
+        unspool.Spool(host_memory=options.host_memory, disk=disk) as spool,
     ):
         gradient, revolver = checkpointed(solver, data, options.copies, spool)
         print(revolver.profiler.summary(), spool.stats(), sep="\n\n")

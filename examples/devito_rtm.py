@@ -134,7 +134,7 @@ def migrate(earth, survey, source, data, history, **options):
     for step in saved:
         history.save(step, forward.at(step))
         forward.run(step, min(step + survey.every, survey.steps - 1))
-    history.expect(reversed(saved))
+    history.expect(reversed(saved), once=True)
     backward = Backward(earth, survey, **options)
     backward.records.data[:] = data
     wave, image = np.empty_like(forward.at(0)), np.zeros(forward.at(0).shape)
@@ -189,7 +189,7 @@ def main():
     image = np.zeros(velocity.shape)
     with (
         tempfile.TemporaryDirectory() as disk,
-        unspool.Spool("16MiB", "48MiB", disk, discard_after_restore=True) as spool,
+        unspool.Spool("16MiB", "48MiB", disk) as spool,
     ):
         for source in survey.sources:
             direct = record(smooth, survey, source)

@@ -11,9 +11,10 @@ Numer. Math. 57, 2007). `unspool.adjoint` goes back over them with every state i
 memory holds a part, and gives the derivative of the misfit by the first state at every point.
 
     pip install unspool numpy
-    python examples/phase_field.py --shape 128 128 --steps 200 --host 8MiB
+    python examples/phase_field.py --shape 128 128 --steps 200 --host-memory 8MiB
 
-`--on cuda --device 1GiB` computes with CuPy, on a GPU whose memory holds the newest states.
+`--device cuda --device-memory 1GiB` computes with CuPy, on a GPU whose memory holds the newest
+states.
 """
 
 import argparse
@@ -158,26 +159,30 @@ def main(arguments=None):
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float64")
-    parser.add_argument("--host", default="4MiB", help="main memory of the spool; the rest on disk")
-    parser.add_argument("--on", choices=["cpu", "cuda"], default="cpu", help="where to compute")
-    parser.add_argument("--device", default="64MiB", help="memory of the GPU for the spool")
+    parser.add_argument(
+        "--host-memory", default="4MiB", help="main memory of the spool; the rest on disk"
+    )
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute")
+    parser.add_argument("--device-memory", default="64MiB", help="memory of the GPU for the spool")
     options = parser.parse_args(arguments)
     if len(options.shape) not in (2, 3) or min(options.shape) < 2 or options.steps < 1:
         parser.error("--shape takes two or three numbers of cells from 2, --steps one from 1")
-    xp, tiers = np, {"on": "cpu"}
-    if options.on == "cuda":
+    xp, tiers = np, {"device": "cpu"}
+    if options.device == "cuda":
         try:
             import cupy as xp
         except ModuleNotFoundError:
-            parser.error("--on cuda computes with CuPy: pip install cupy-cuda12x (or cupy-cuda13x)")
-        tiers = {"device": options.device}
+            parser.error(
+                "--device cuda computes with CuPy: pip install cupy-cuda12x (or cupy-cuda13x)"
+            )
+        tiers = {"device_memory": options.device_memory}
     inversion = Inversion(PhaseField(options.shape, options.dtype, xp), options.steps)
     first = inversion.field.mixed()
     print(f"{options.steps} states of {size(first.nbytes)}")
     with tempfile.TemporaryDirectory() as disk:
 
         def opened(codec=None):
-            return unspool.Spool(host=options.host, disk=disk, codec=codec, **tiers)
+            return unspool.Spool(host_memory=options.host_memory, disk=disk, codec=codec, **tiers)
 
         gradient = compare(inversion, first, opened)
         slopes = differences(inversion, first, gradient)

@@ -11,7 +11,8 @@ Hamiltonian (Machnes et al., Phys. Rev. A 84, 022305, 2011). Of the propagators,
     pip install unspool numpy
     python examples/quantum_control.py --spins 3 --steps 100 --slots 8 --iterations 20
 
-`--on cuda --device 1GiB` computes with CuPy on a GPU. Times are in units of the inverse coupling.
+`--device cuda --device-memory 1GiB` computes with CuPy on a GPU. Times are in units of the inverse
+coupling.
 """
 
 import argparse
@@ -160,24 +161,26 @@ def main(arguments=None):
     parser.add_argument("--duration", type=float, default=10.0, help="of the pulse")
     parser.add_argument("--slots", type=int, default=8, help="propagators that are kept")
     parser.add_argument("--iterations", type=int, default=10)
-    parser.add_argument("--host", default="16MiB", help="main memory of the spool")
-    parser.add_argument("--on", choices=["cpu", "cuda"], default="cpu", help="where to compute")
-    parser.add_argument("--device", default="64MiB", help="memory of the GPU for the spool")
+    parser.add_argument("--host-memory", default="16MiB", help="main memory of the spool")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute")
+    parser.add_argument("--device-memory", default="64MiB", help="memory of the GPU for the spool")
     options = parser.parse_args(arguments)
     if not 1 <= options.spins <= 10 or options.steps < 1:
         parser.error("--spins are 1 to 10, and --steps at least 1")
     if not 0 < options.duration < math.inf:
         parser.error("--duration is a time that is more than 0")
-    xp, tiers = np, {"on": "cpu"}
-    if options.on == "cuda":
+    xp, tiers = np, {"device": "cpu"}
+    if options.device == "cuda":
         try:
             import cupy as xp
         except ModuleNotFoundError:
-            parser.error("--on cuda computes with CuPy: pip install cupy-cuda12x (or cupy-cuda13x)")
-        tiers = {"device": options.device}
+            parser.error(
+                "--device cuda computes with CuPy: pip install cupy-cuda12x (or cupy-cuda13x)"
+            )
+        tiers = {"device_memory": options.device_memory}
     spins = Spins(options.spins, options.steps, options.duration, xp)
     control, pulse = Control(spins, options.slots), spins.pulse
-    with unspool.Spool(host=options.host, **tiers) as spool:
+    with unspool.Spool(host_memory=options.host_memory, **tiers) as spool:
         gradient, _ = control.gradient(pulse, spool)
         slopes = differences(control, pulse, gradient)
         print("slope by the gradient {:.10f}, by central differences {:.10f}".format(*slopes))

@@ -37,6 +37,6 @@ def reverse(u, step):
 
 u = np.random.default_rng(1).normal(size=(128, 128))
 start, gradient, objective = u.copy(), np.zeros_like(u), 0.0
-with unspool.Spool(host="2MiB") as spool:
+with unspool.Spool(host_memory="2MiB") as spool:
     report = unspool.adjoint(Revolve(STEPS, SLOTS), spool, forward, reverse, u, at_end=at_end)
 print(report)

@@ -18,7 +18,7 @@ def inner(padded):
 def main():
     """Saves one view and restores it three times."""
     padded = np.random.default_rng(0).normal(size=(208, 108)).astype(np.float32)
-    with unspool.Spool(host="4MiB") as spool:
+    with unspool.Spool(host_memory="4MiB") as spool:
         spool.save(0, wave=inner(padded))
 
         contiguous = np.empty((200, 100), np.float32)

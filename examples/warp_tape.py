@@ -7,7 +7,8 @@ gone back through. The arrays of one segment are all that lies on the device. Th
 those of one tape.
 
     pip install warp-lang unspool numpy
-    python examples/warp_tape.py --points 256 --steps 2000 --segment 50 --host 64MiB --on cuda:0
+    python examples/warp_tape.py --points 256 --steps 2000 --segment 50 --host-memory 64MiB --device
+    cuda:0
 
 A tape does not keep values: it runs the adjoints of its kernels on what its arrays hold when it is
 gone back through (NVIDIA/warp#1350). So each step of a segment has arrays of its own, and what else
@@ -87,7 +88,7 @@ class Segments:
         That of whatever else the steps read adds up in the `grad` of these arrays. It is an error
         (`Changed`) if these are not as they were.
         """
-        self.spool.expect(reversed(self.firsts))
+        self.spool.expect(reversed(self.firsts), once=True)
         start = wp.zeros_like(self._end)
         for first in reversed(self.firsts):
             self.spool.restore(first, self.states[0], stream=self._stream())
@@ -185,16 +186,20 @@ def main(arguments=None):
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--segment", type=int, default=15, help="steps of a segment")
     parser.add_argument(
-        "--host", default="128KiB", help="main memory of the spool; the rest on disk"
+        "--host-memory", default="128KiB", help="main memory of the spool; the rest on disk"
     )
-    parser.add_argument("--device", help="memory of the GPU for the spool")
-    parser.add_argument("--on", default="cpu", help="where Warp computes: cpu, cuda:0, ...")
+    parser.add_argument("--device-memory", help="memory of the GPU for the spool")
+    parser.add_argument("--device", default="cpu", help="where Warp computes: cpu, cuda:0, ...")
     options = parser.parse_args(arguments)
-    problem = Problem(options.points, options.steps, options.on)
-    tiers = {"device": options.device, "on": options.on} if options.device else {}
+    problem = Problem(options.points, options.steps, options.device)
+    tiers = (
+        {"device_memory": options.device_memory, "device": options.device}
+        if options.device_memory
+        else {}
+    )
     with (
         tempfile.TemporaryDirectory() as disk,
-        unspool.Spool(host=options.host, disk=disk, discard_after_restore=True, **tiers) as spool,
+        unspool.Spool(host_memory=options.host_memory, disk=disk, **tiers) as spool,
     ):
         ours = problem.segmented(options.segment, spool)
         print(spool.stats())

@@ -171,11 +171,12 @@ module unspool
       type(c_array), intent(in) :: arrays(*)
       integer(c_size_t), value :: count
     end function
-    integer(c_int) function c_expect(spool, versions, count) bind(c, name="unspool_expect")
+    integer(c_int) function c_expect(spool, versions, count, once) bind(c, name="unspool_expect")
       import :: c_int, c_int64_t, c_ptr, c_size_t
       type(c_ptr), value :: spool
       integer(c_int64_t), intent(in) :: versions(*)
       integer(c_size_t), value :: count
+      integer(c_int), value :: once
     end function
     integer(c_int) function c_discard(spool, version) bind(c, name="unspool_discard")
       import :: c_int, c_int64_t, c_ptr
@@ -414,12 +415,16 @@ contains
     call report(c_restore(self%handle, version, all, size(all, kind=c_size_t), on), stat, errmsg)
   end subroutine
 
-  subroutine spool_expect(self, versions, stat, errmsg)
+  subroutine spool_expect(self, versions, once, stat, errmsg)
     class(unspool_spool), intent(in) :: self
     integer(int64), intent(in) :: versions(:)
+    logical, intent(in), optional :: once
     integer, intent(out), optional :: stat
     character(*), intent(inout), optional :: errmsg
-    call report(c_expect(self%handle, versions, size(versions, kind=c_size_t)), stat, errmsg)
+    integer(c_int) :: goes
+    goes = 0_c_int
+    if (present(once)) goes = merge(1_c_int, 0_c_int, once)
+    call report(c_expect(self%handle, versions, size(versions, kind=c_size_t), goes), stat, errmsg)
   end subroutine
 
   subroutine spool_discard(self, version, stat, errmsg)

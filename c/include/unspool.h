@@ -203,8 +203,8 @@ int unspool_options_new(struct unspool_options **options);
 //
 // | option | value |
 // | --- | --- |
-// | `device`, `host` | the size of a tier, such as `4GiB`, or `auto` |
-// | `on` | where the device tier is: `auto`, `cpu`, `cuda`, `cuda:1` |
+// | `device_memory`, `host_memory` | the size of a tier, such as `4GiB`, or `auto` |
+// | `device` | where the device tier is: `auto`, `cpu`, `cuda`, `cuda:1` |
 // | `shrink_ok` | whether a smaller device tier will do: `true`, `false` |
 // | `disk` | the directory of the disk tier |
 // | `disk.capacity` | the most bytes there, such as `100GiB` |
@@ -214,7 +214,6 @@ int unspool_options_new(struct unspool_options **options);
 // | `disk.compress` | `zstd`, `lz4`, `archive` |
 // | `codec` | `none`, `lossless`, `auto`, a bound such as `abs=1e-3`, `zfp-rate=8` |
 // | `codec.NAME` | the same for the arrays of this name |
-// | `discard_after_restore` | whether a checkpoint goes after its last expected restore |
 // | `learn` | whether restores are announced from what earlier iterations restored |
 // | `timeout` | the longest that one call waits, such as `30s`: 300 s; ranks add up to 11 s |
 // | `verify` | whether checksums of what comes from the disk are compared: `true` |
@@ -269,9 +268,14 @@ int unspool_restore(const struct unspool_spool *spool,
 // Appends `count` versions to the order in which checkpoints will be restored, so that they are
 // brought back before they are asked for. A version may be named before it is saved, and more than
 // once. Advice: a restore in another order is served as well.
+//
+// With `once` other than 0, each of them is discarded when the last restore of it that is named
+// here is done; what is not saved yet holds back all that would be brought back before the first
+// restore.
 int unspool_expect(const struct unspool_spool *spool,
                    const int64_t *versions,
-                   size_t count);
+                   size_t count,
+                   int once);
 
 // Forgets the restore order.
 int unspool_forget_expected(const struct unspool_spool *spool);

@@ -204,8 +204,8 @@ class spool {
     }
 
     /// See `unspool_expect`.
-    void expect(const std::vector<std::int64_t> &versions) {
-        detail::check(unspool_expect(handle_.get(), versions.data(), versions.size()));
+    void expect(const std::vector<std::int64_t> &versions, bool once = false) {
+        detail::check(unspool_expect(handle_.get(), versions.data(), versions.size(), once));
     }
 
     void forget_expected() { detail::check(unspool_forget_expected(handle_.get())); }

@@ -12,8 +12,8 @@ use crate::codec;
 use crate::status::{Failure, call};
 use crate::text::{free, give, handle_mut, text};
 
-const NAMES: &str = "device, host, on, shrink_ok, disk, disk.capacity, disk.durable, disk.mode, \
-                     disk.permissions, disk.compress, codec, codec.NAME, discard_after_restore, \
+const NAMES: &str = "device_memory, host_memory, device, shrink_ok, disk, disk.capacity, disk.durable, disk.mode, \
+                     disk.permissions, disk.compress, codec, codec.NAME, \
                      learn, timeout, verify, trace; of a checkpointer also every, keep, mtbf, \
                      share, limit, remote, remote_every, partner, increments";
 
@@ -72,9 +72,9 @@ impl UnspoolOptions {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let settings = &mut self.settings;
         match name {
-            "device" => (settings.device, self.device_is_picked) = arena(value)?,
-            "host" => (settings.host, self.host_is_picked) = arena(value)?,
-            "on" => settings.on = on(value)?,
+            "device_memory" => (settings.device, self.device_is_picked) = arena(value)?,
+            "host_memory" => (settings.host, self.host_is_picked) = arena(value)?,
+            "device" => settings.on = on(value)?,
             "shrink_ok" => settings.shrink_ok = truth(value)?,
             "disk" => self.disk.path = Some(value.to_owned()).filter(|path| !path.is_empty()),
             "disk.capacity" => self.disk.capacity = Some(sizes::parse(value)?),
@@ -83,7 +83,6 @@ impl UnspoolOptions {
             "disk.permissions" => self.disk.permissions = Some(permissions(value)?),
             "disk.compress" => self.disk.compress = Some(compress(value)?),
             "codec" => settings.codec.default = codec::parse(value)?,
-            "discard_after_restore" => settings.discard_after_restore = truth(value)?,
             "learn" => settings.learn = truth(value)?,
             "timeout" => settings.timeout = time(value)?,
             "verify" => settings.verify = truth(value)?,
@@ -310,8 +309,8 @@ pub unsafe extern "C" fn unspool_options_new(options: *mut *mut UnspoolOptions) 
 ///
 /// | option | value |
 /// | --- | --- |
-/// | `device`, `host` | the size of a tier, such as `4GiB`, or `auto` |
-/// | `on` | where the device tier is: `auto`, `cpu`, `cuda`, `cuda:1` |
+/// | `device_memory`, `host_memory` | the size of a tier, such as `4GiB`, or `auto` |
+/// | `device` | where the device tier is: `auto`, `cpu`, `cuda`, `cuda:1` |
 /// | `shrink_ok` | whether a smaller device tier will do: `true`, `false` |
 /// | `disk` | the directory of the disk tier |
 /// | `disk.capacity` | the most bytes there, such as `100GiB` |
@@ -321,7 +320,6 @@ pub unsafe extern "C" fn unspool_options_new(options: *mut *mut UnspoolOptions) 
 /// | `disk.compress` | `zstd`, `lz4`, `archive` |
 /// | `codec` | `none`, `lossless`, `auto`, a bound such as `abs=1e-3`, `zfp-rate=8` |
 /// | `codec.NAME` | the same for the arrays of this name |
-/// | `discard_after_restore` | whether a checkpoint goes after its last expected restore |
 /// | `learn` | whether restores are announced from what earlier iterations restored |
 /// | `timeout` | the longest that one call waits, such as `30s`: 300 s; ranks add up to 11 s |
 /// | `verify` | whether checksums of what comes from the disk are compared: `true` |

@@ -231,16 +231,24 @@ unsafe fn read(
 /// Appends `count` versions to the order in which checkpoints will be restored, so that they are
 /// brought back before they are asked for. A version may be named before it is saved, and more than
 /// once. Advice: a restore in another order is served as well.
+///
+/// With `once` other than 0, each of them is discarded when the last restore of it that is named
+/// here is done; what is not saved yet holds back all that would be brought back before the first
+/// restore.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_expect(
     spool: *const UnspoolSpool,
     versions: *const i64,
     count: usize,
+    once: c_int,
 ) -> c_int {
     call(|| {
         // SAFETY: the caller's duty.
         let (spool, versions) =
             unsafe { (handle(spool, "spool")?, slice(versions, count, "versions")?) };
+        if once != 0 {
+            return Ok(spool.spool.expect_once(versions)?);
+        }
         Ok(spool.spool.expect(versions.iter().copied())?)
     })
 }

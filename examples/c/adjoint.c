@@ -47,7 +47,7 @@ int main(void) {
     int has_ended = 0;
 
     check(unspool_options_new(&options));
-    check(unspool_options_set(options, "host", "64KiB"));
+    check(unspool_options_set(options, "host_memory", "64KiB"));
     check(unspool_open(options, &spool));
     unspool_options_free(options);
     check(unspool_schedule_new("revolve", STEPS, 5, &schedule));

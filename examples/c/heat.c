@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     check(unspool_options_new(&options));
-    check(unspool_options_set(options, "host", "16MiB"));
+    check(unspool_options_set(options, "host_memory", "16MiB"));
     check(unspool_options_set(options, "every", "50 steps"));
     unspool_mpi_init(&ranks, MPI_COMM_WORLD);
     check(unspool_checkpointer_open(argv[1], options, &ranks.ranks, &checkpointer));

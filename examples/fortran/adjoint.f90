@@ -23,9 +23,9 @@ program adjoint
   if (command_argument_count() > 0) call get_command_argument(1, kind)
   if (command_argument_count() > 1) call get_command_argument(2, slots)
   read (slots, *) states
-  call options%set("on", "cpu")
-  call options%set("device", "4KiB")
-  call options%set("host", "1MiB")
+  call options%set("device", "cpu")
+  call options%set("device_memory", "4KiB")
+  call options%set("host_memory", "1MiB")
   call spool%open(options)
   call options%free()
   call schedule%make(kind, int(steps, int64), states)

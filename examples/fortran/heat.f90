@@ -24,7 +24,7 @@ program heat
   call MPI_Comm_size(MPI_COMM_WORLD, size)
   steps = number(2, 1000_int64)
   abort_at = number(3, -1_int64)
-  call options%set("host", "16MiB")
+  call options%set("host_memory", "16MiB")
   call options%set("every", "50 steps")
   ranks = unspool_mpi_ranks(MPI_COMM_WORLD%MPI_VAL)
   call checkpoints%open(word(1), options, ranks)

@@ -16,6 +16,7 @@ pub struct Debug {
     pub check_codec: bool,
     pub record: Option<PathBuf>,
     pub policy: PolicyKind,
+    pub trace: bool,
 }
 
 impl Debug {
@@ -40,6 +41,7 @@ impl Debug {
             check_codec: truth(given, "check_codec")?,
             record: path("record")?,
             policy: options::policy(py, &text(given, "policy")?)?,
+            trace: truth(given, "trace")?,
         })
     }
 }

@@ -22,19 +22,17 @@ macro_rules! arguments {
 }
 
 arguments! {
-    discard_after_restore "discard_after_restore": bool, "True or False";
     learn "learn": bool, "True or False";
     verify "verify": bool, "True or False";
-    trace "trace": bool, "True or False";
     shrink_ok "shrink_ok": bool, "True or False";
     overwrite "overwrite": bool, "True or False";
     donate "donate": bool, "True or False";
-    start "start": bool, "True or False";
+    once "once": bool, "True or False";
     timeout "timeout": f64, "a number of seconds";
     maybe_timeout "timeout": Option<f64>, "a number of seconds";
     share "share": f64, "a number such as 0.05";
     maybe_step "step": Option<u64>, "a step: a whole number that is not negative";
-    on "on": &'a str, "a name such as \"cuda:0\"";
+    place "device": &'a str, "a name such as \"cuda:0\"";
     to "to": &'a str, "the name of a library";
     device "device": Option<&'a str>, "a name such as \"cuda:0\"";
     maybe_to "to": Option<String>, "the name of a library";

@@ -5,14 +5,14 @@
 //! stays in it, and more is taken as restores go on. The iterator is code of the application, which
 //! may call the spool: it runs without the lock.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyRange};
-use unspool::{Spool, Use};
+use unspool::{Spool, Then, Use, mark_final_uses};
 
 use crate::errors::{Class, error};
 use crate::version::version;
@@ -38,8 +38,6 @@ const FEW: usize = 16;
 /// What was given to `expect` and is not announced yet.
 #[derive(Debug, Default)]
 pub(crate) struct RestoreOrder {
-    /// Discarding after the last restore needs the whole order.
-    whole: bool,
     later: Mutex<Later>,
     restores: AtomicUsize,
 }
@@ -63,24 +61,20 @@ enum Source {
 }
 
 impl RestoreOrder {
-    /// An order; `whole` says that all of it is announced at once.
-    pub(crate) fn new(whole: bool) -> RestoreOrder {
-        RestoreOrder { whole, ..RestoreOrder::default() }
-    }
-
     fn later(&self) -> MutexGuard<'_, Later> {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds to the end of the order; `last` is as the docstring of `expect` says.
+    /// Adds to the end of the order; `once` and `last` are as the docstring of `expect` says.
     pub(crate) fn announce(
         &self,
         spool: &Spool,
         versions: &Bound<'_, PyAny>,
+        once: bool,
         last: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let source = Source::of(versions, last, self.whole)?;
         let py = versions.py();
+        let source = Source::of(versions, once, last)?;
         if matches!(source, Source::Drawn { .. }) {
             // A spool that is closed takes nothing from an iterator.
             detached(py, None, || spool.expect_uses([]))?;
@@ -150,9 +144,6 @@ impl RestoreOrder {
 
     /// How many entries may be announced now; none where a piece does not fit.
     fn room(&self, py: Python<'_>, spool: &Spool) -> PyResult<usize> {
-        if self.whole {
-            return Ok(usize::MAX);
-        }
         let ahead = self.later().ahead;
         if WINDOW.saturating_sub(ahead) >= PIECE {
             return Ok(WINDOW - ahead);
@@ -187,28 +178,36 @@ enum Fed {
 impl Source {
     fn of(
         versions: &Bound<'_, PyAny>,
+        once: bool,
         last: Option<&Bound<'_, PyAny>>,
-        whole: bool,
     ) -> PyResult<Source> {
         let py = versions.py();
+        if once && last.is_some() {
+            let text = "expect(once=True, last=...): once says already what becomes of every \
+                        version; leave one of them out.";
+            return Err(error(py, Class::Option, text));
+        }
         let always = last.map(|last| last.extract::<bool>().ok());
         let each = last.filter(|_| always == Some(None)).map(|last| iterator("last", last));
         let drawn = iterator("versions", versions)?;
         let mut source =
             Source::Drawn { versions: drawn.unbind(), last: each.transpose()?.map(Bound::unbind) };
-        let ends = always == Some(Some(true));
+        let ends = match (once, always) {
+            (true, _) => Some(Then::Goes),
+            (false, Some(Some(true))) => Some(Then::Ends),
+            _ => None,
+        };
         // A list may change after the call.
         let listed = versions.hasattr("__len__")? && !versions.is_instance_of::<PyRange>();
-        if !(whole || ends || listed) {
+        if ends.is_none() && !listed {
             return Ok(source);
         }
-        let bounded = whole || ends;
-        let mut uses = source.take(py, if bounded { MOST + 1 } else { usize::MAX })?;
-        if bounded && uses.len() > MOST {
-            return Err(error(py, Class::Option, too_many(whole)));
-        }
-        if ends {
-            mark_final_entries(&mut uses);
+        let mut uses = source.take(py, if ends.is_some() { MOST + 1 } else { usize::MAX })?;
+        if let Some(then) = ends {
+            if uses.len() > MOST {
+                return Err(error(py, Class::Option, too_many(then)));
+            }
+            mark_final_uses(&mut uses, then);
         }
         Ok(Source::Listed(uses.into_iter()))
     }
@@ -260,11 +259,11 @@ fn draw(
             };
         };
         let version = version(&item?)?;
-        let last = match &mut last {
+        let ends = match &mut last {
             None => false,
             Some(last) => truth(py, last.next())?,
         };
-        uses.push(Use { version, last });
+        uses.push(Use { version, then: if ends { Then::Ends } else { Then::Stays } });
     }
     Ok(uses)
 }
@@ -286,18 +285,10 @@ fn mismatch(py: Python<'_>, how: &str) -> PyErr {
     error(py, Class::Option, text)
 }
 
-fn too_many(whole: bool) -> String {
-    let why = if whole { "with discard_after_restore" } else { "with last=True" };
+fn too_many(then: Then) -> String {
+    let why = if then == Then::Goes { "with once=True" } else { "with last=True" };
     format!(
         "expect(...): more than {MOST} restores, or an order without an end, and {why} all of them \
          have to be known at once. Announce them in pieces, as they come."
     )
-}
-
-/// Marks the last entry of every version.
-fn mark_final_entries(uses: &mut [Use]) {
-    let mut later = HashSet::new();
-    for entry in uses.iter_mut().rev() {
-        entry.last = later.insert(entry.version);
-    }
 }

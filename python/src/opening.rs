@@ -19,9 +19,9 @@ const NO_ROOM: &str = "not enough memory";
 /// The sizes of the arenas as they were given.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// The option `device`.
+    /// The option `device_memory`.
     pub device: Option<SizeOption>,
-    /// The option `host`.
+    /// The option `host_memory`.
     pub host: Option<SizeOption>,
 }
 
@@ -82,6 +82,7 @@ fn explained(py: Python<'_>, raised: PyErr) -> PyErr {
 /// Those of [`auto`] and of [`Spool::open`].
 fn open(mut settings: Settings, asked: Sizes) -> Result<(Spool, String, Vec<String>), Error> {
     let mut picks = Vec::new();
+    let asked = if is_given(&settings, asked) { asked } else { by_default(&mut settings) };
     settings.device = asked.device.and_then(SizeOption::bytes);
     settings.host = asked.host.and_then(SizeOption::bytes);
     if asked.device == Some(SizeOption::Auto) {
@@ -104,6 +105,19 @@ fn open(mut settings: Settings, asked: Sizes) -> Result<(Spool, String, Vec<Stri
     let warnings = [shrunk(&spool, wanted)?, left_out(&spool)?].into_iter().flatten().collect();
     let tiers = in_words(&spool, asked, disk)?;
     Ok((spool, tiers, warnings))
+}
+
+fn is_given(settings: &Settings, asked: Sizes) -> bool {
+    asked.device.is_some() || asked.host.is_some() || settings.disk.is_some()
+}
+
+/// The tiers of a spool for which none was given.
+fn by_default(settings: &mut Settings) -> Sizes {
+    if let Some((disk, sentence)) = auto::disk() {
+        settings.disk = Some(disk);
+        settings.picked.push((TierKind::Disk, sentence));
+    }
+    Sizes { device: None, host: Some(SizeOption::Auto) }
 }
 
 /// Where the arenas of a spool are: `cpu`, or `cuda:` and a number.
@@ -147,7 +161,7 @@ fn in_words(spool: &Spool, asked: Sizes, disk: Option<String>) -> Result<String,
     let arenas = [(TierKind::Device, asked.device), (TierKind::Host, asked.host)];
     for (kind, asked) in arenas {
         let (Some(asked), Some(bytes)) = (asked, capacity(spool, kind)?) else { continue };
-        let mut word = format!("{}={:?}", kind.name(), sizes::display(bytes));
+        let mut word = format!("{}_memory={:?}", kind.name(), sizes::display(bytes));
         if asked == SizeOption::Auto {
             // Writing to a string cannot fail.
             let _ = write!(word, " (auto)");
@@ -156,7 +170,7 @@ fn in_words(spool: &Spool, asked: Sizes, disk: Option<String>) -> Result<String,
     }
     words.extend(disk.map(|path| format!("disk={path}")));
     if spool.gpu().is_some() {
-        words.push(format!("on={:?}", place(spool)));
+        words.push(format!("device={:?}", place(spool)));
     }
     Ok(words.join(" "))
 }

@@ -13,8 +13,8 @@ use crate::errors::{Class, error};
 use crate::sizes;
 
 /// The names of all options, for the error about one that does not exist.
-const OPTIONS: &str = "device, host, disk, on, shrink_ok, discard_after_restore, learn, timeout, \
-                       verify, trace, codec, accumulate, profile, debug";
+const OPTIONS: &str = "device_memory, host_memory, disk, device, shrink_ok, codec, learn, timeout, \
+                       verify, accumulate, profile, debug";
 
 /// The longest time-out: a year; every wait has an end.
 const LONGEST: f64 = 366.0 * 86_400.0;
@@ -131,17 +131,17 @@ pub fn check_accumulate(
     Err(wrong(py, "accumulate", why))
 }
 
-/// Where the arenas are: `"auto"`, `"cpu"`, `"cuda"` or `"cuda:1"`.
+/// The place of the arenas: `"auto"`, `"cpu"`, `"cuda"` or `"cuda:1"`.
 ///
 /// # Errors
 /// `OptionError`.
-pub fn on(py: Python<'_>, text: &str) -> PyResult<On> {
+pub fn device(py: Python<'_>, text: &str) -> PyResult<On> {
     On::named(text).ok_or_else(|| {
         let why = format!(
             "there is no place {text:?}; write \"auto\", \"cpu\", \"cuda\" or \"cuda:\" and the \
-             number of a GPU"
+             number of a GPU. The size of its tier is device_memory"
         );
-        wrong(py, "on", &why)
+        wrong(py, "device", &why)
     })
 }
 

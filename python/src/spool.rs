@@ -47,22 +47,21 @@ use crate::{call, codecs, live, load, many, options, stats};
 /// saved as some mixture of old and new items. Calls on a closed spool raise `ClosedError`.
 ///
 /// Arguments:
-///     device: the size of the device tier: memory of the GPU, or main memory that stands for it.
-///     host: the size of the host tier: main memory, pinned if there is a GPU.
+///     device_memory: the size of the device tier: memory of the GPU, or main memory that stands
+///         for it. Sizes are integers in bytes, or text with a unit: `"512MiB"` is 512 * 2**20
+///         bytes, `"1.5GB"` is 1,500,000,000, and `"auto"` takes a share of what is free; `repr` and
+///         `stats` say how much that was.
+///     host_memory: the size of the host tier: main memory, pinned if there is a GPU.
 ///     disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
-///         At least one of the three is needed. Sizes are integers in bytes, or text with a unit:
-///         `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000. For `device` and `host`,
-///         `"auto"` takes a share of what is free; `repr` and `stats` say how much that was.
-///     discard_after_restore: discard each checkpoint when it was restored and no further restore
-///         of it is expected.
+///         Without any of the three, the host tier is `"auto"`, and a disk tier is in `TMPDIR`, or
+///         else in `/var/tmp`, if that is on a disk: a tier for what memory does not hold.
+///     device: the place of the device tier: `"cuda"` or `"cuda:1"` for a GPU, `"cpu"` for main
+///         memory. `"auto"` takes the GPU that is current on this thread, or else, if there is a
+///         device tier, the first one; main memory where there is no GPU.
 ///     learn: announce restores as `expect` does, from what earlier iterations of a loop restored;
 ///         what `expect` itself announces goes first.
 ///     timeout: the longest that one call waits, in seconds.
 ///     verify: compare the checksum of what is read back from disk.
-///     trace: keep what happened when, for `write_trace`.
-///     on: where the device tier is: `"cuda"` or `"cuda:1"` for a GPU, `"cpu"` for main memory.
-///         `"auto"` takes the GPU that is current on this thread, or else, if there is a device
-///         tier, the first one; main memory where there is no GPU.
 ///     shrink_ok: be content with a smaller device tier when the GPU has less memory free, with a
 ///         `RuntimeWarning`.
 ///     codec: what is done with the bytes of every array (see the guide on compression): None keeps
@@ -89,7 +88,6 @@ pub struct Spool {
     tiers: String,
     /// Whether the fastest tier is the device tier.
     has_device_tier: bool,
-    discard_after_restore: bool,
     learn: bool,
     /// Arrays whose copies are under way.
     kept: KeptArrays,
@@ -111,24 +109,21 @@ pub struct Spool {
 #[pymethods]
 impl Spool {
     #[new]
-    #[pyo3(signature = (device=None, host=None, disk=None, *, discard_after_restore=false,
-                        learn=false, timeout=300.0, verify=true, trace=false, on="auto",
-                        shrink_ok=false, codec=None, profile=None, accumulate=None, debug=None,
-                        **others))]
+    #[pyo3(signature = (device_memory=None, host_memory=None, disk=None, *, device="auto",
+                        shrink_ok=false, codec=None, learn=false, timeout=300.0, verify=true,
+                        profile=None, accumulate=None, debug=None, **others))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(
         py: Python<'_>,
-        device: Option<&Bound<'_, PyAny>>,
-        host: Option<&Bound<'_, PyAny>>,
+        device_memory: Option<&Bound<'_, PyAny>>,
+        host_memory: Option<&Bound<'_, PyAny>>,
         disk: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = given::discard_after_restore)] discard_after_restore: bool,
+        #[pyo3(from_py_with = given::place)] device: &str,
+        #[pyo3(from_py_with = given::shrink_ok)] shrink_ok: bool,
+        codec: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = given::learn)] learn: bool,
         #[pyo3(from_py_with = given::timeout)] timeout: f64,
         #[pyo3(from_py_with = given::verify)] verify: bool,
-        #[pyo3(from_py_with = given::trace)] trace: bool,
-        #[pyo3(from_py_with = given::on)] on: &str,
-        #[pyo3(from_py_with = given::shrink_ok)] shrink_ok: bool,
-        codec: Option<&Bound<'_, PyAny>>,
         profile: Option<&Bound<'_, PyAny>>,
         accumulate: Option<&Bound<'_, PyAny>>,
         debug: Option<&Bound<'_, PyAny>>,
@@ -146,11 +141,11 @@ impl Spool {
             },
         )?;
         let sizes = Sizes {
-            device: options::arena("device", device)?,
-            host: options::arena("host", host)?,
+            device: options::arena("device_memory", device_memory)?,
+            host: options::arena("host_memory", host_memory)?,
         };
         let settings = Settings {
-            on: options::on(py, on)?,
+            on: options::device(py, device)?,
             shrink_ok,
             compiler_folders: options::compiler_folders(py),
             check_order: debug.check_order,
@@ -161,12 +156,11 @@ impl Spool {
                 |codec| codecs::codecs(codec, "Spool(codec=...)"),
             )?,
             check_codec: debug.check_codec,
-            discard_after_restore,
             learn,
             policy: debug.policy,
             timeout: options::timeout(py, timeout)?,
             verify,
-            trace,
+            trace: debug.trace,
             record: debug.record,
             rates: unspool::rates_file(),
             ..Settings::default()
@@ -180,13 +174,12 @@ impl Spool {
                 front,
                 tiers,
                 has_device_tier: sizes.device.is_some(),
-                discard_after_restore,
                 learn,
                 kept: KeptArrays::default(),
                 written: Arc::new(Written::new(debug.check_order)),
                 blocks: Arc::default(),
                 unseen,
-                order: RestoreOrder::new(discard_after_restore),
+                order: RestoreOrder::default(),
                 profile,
                 accumulates: accumulate.is_some(),
                 energy,
@@ -296,7 +289,7 @@ impl Spool {
     ///
     /// The arrays have the shapes and dtypes of those that were saved; their layout and their
     /// library may differ. Waits for data that is still on its way. The checkpoint stays, unless
-    /// the spool was opened with `discard_after_restore`. After an error in the middle of a copy
+    /// its restores were announced with `once=True`. After an error in the middle of a copy
     /// the arrays hold unspecified values.
     ///
     /// Arrays on a GPU are written on the current stream of their library, or on `stream`, as in
@@ -484,57 +477,42 @@ impl Spool {
     /// Announces restores, in this order, after those that were announced before.
     ///
     /// A version may be announced several times, and before it is saved. A restore out of order is
-    /// served all the same. With `start=False`, nothing is brought back before `start_prefetch`.
+    /// served all the same.
+    ///
+    /// With `once=True` every version is discarded when the last restore of it that is announced
+    /// here is done. Such checkpoints are not moved to slower tiers while there is room. Where some
+    /// are not saved yet, nothing is brought back before the first restore.
     ///
     /// The spool looks at most 16,384 restores ahead. An iterator or a range may be longer, or
     /// never end: more is taken from it as restores are made, and what it raises then is raised by
-    /// a restore, before that has begun, and ends the announcement. With `discard_after_restore`
-    /// and with `last=True` it has to end, and is taken as a whole.
+    /// a restore, before that has begun, and ends the announcement. With `once=True` and with
+    /// `last=True` it has to end, and is taken as a whole.
     ///
-    /// `last=True` says that every version is discarded after the last restore that is announced
-    /// here; an iterable of truth values says it of each restore. Such checkpoints are not moved to
-    /// slower tiers while there is room. It is advice: discarding remains to be done, and nothing
-    /// is lost without it.
+    /// `last=True` is for a caller who discards: it says that every version is discarded by a call
+    /// of `discard` after the last restore that is announced here; an iterable of truth values says
+    /// it of each restore. It is advice: nothing is lost when that call does not come.
     ///
     /// Raises:
     ///     OptionError: `versions` is not an iterable of integers, or `last` not one of truth
-    ///         values; `last` is not as long as `versions`; or there is no end where one is needed.
+    ///         values; `last` is not as long as `versions`, or stands beside `once`; or there is no
+    ///         end where one is needed.
     ///     CapacityError: the announced restores do not fit into memory.
     ///     ClosedError.
-    #[pyo3(signature = (versions, /, *, start=true, last=None))]
+    #[pyo3(signature = (versions, /, *, once=false, last=None))]
     fn expect(
         &self,
         py: Python<'_>,
         versions: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = given::start)] start: bool,
+        #[pyo3(from_py_with = given::once)] once: bool,
         last: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        guarded(py, || {
-            if !start {
-                detached(py, None, || self.spool().hold_prefetch())?;
-            }
-            self.order.announce(self.spool(), versions, last)
-        })
+        guarded(py, || self.order.announce(self.spool(), versions, once, last))
     }
 
     /// Forgets everything that `expect` has announced. Raises: ClosedError.
     fn forget_hints(&self, py: Python<'_>) -> PyResult<()> {
         self.order.forget();
         guarded(py, || detached(py, None, || self.spool().forget_hints()))
-    }
-
-    /// Lets prefetches begin, after `hold_prefetch` or `expect(..., start=False)`.
-    ///
-    /// Raises: ClosedError.
-    fn start_prefetch(&self, py: Python<'_>) -> PyResult<()> {
-        guarded(py, || detached(py, None, || self.spool().start_prefetch()))
-    }
-
-    /// Lets no prefetch begin until `start_prefetch`: while a forward pass needs the room.
-    ///
-    /// Raises: ClosedError.
-    fn hold_prefetch(&self, py: Python<'_>) -> PyResult<()> {
-        guarded(py, || detached(py, None, || self.spool().hold_prefetch()))
     }
 
     /// Takes all main memory of the tiers now and waits for it; else it is taken at first use.
@@ -594,7 +572,6 @@ impl Spool {
     ///
     /// Raises:
     ///     ClosedError.
-    #[getter]
     fn latest(&self, py: Python<'_>) -> PyResult<Option<i64>> {
         Ok(self.versions(py)?.last().copied())
     }
@@ -717,14 +694,8 @@ impl Spool {
     /// Where the device tier is, and what the host tier is pinned for: `"cpu"`, or a GPU such as
     /// `"cuda:0"`.
     #[getter]
-    fn on(&self) -> String {
+    fn device(&self) -> String {
         opening::place(self.spool())
-    }
-
-    /// Whether the spool was opened with `discard_after_restore`.
-    #[getter]
-    fn discard_after_restore(&self) -> bool {
-        self.discard_after_restore
     }
 
     /// Whether the spool was opened with `learn`.

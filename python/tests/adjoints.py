@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import flat
 import numpy as np
 import unspool
 from unspool.schedules import Schedule, Stop, StoreAll
@@ -71,13 +72,13 @@ class Problem:
         if part:
             options["for_reverse"] = self.u
         state = (self.u, self.forcing)
-        return unspool.adjoint(schedule, spool, self.forward, self.reverse, state, **options)
+        return flat.adjoint(schedule, spool, self.forward, self.reverse, state, **options)
 
 
 def reference(steps: int) -> Problem:
     """The problem after an adjoint that stores everything in plain memory."""
     problem = Problem(steps)
-    with unspool.Spool(host="16MiB", on="cpu") as spool:
+    with unspool.Spool(host_memory="16MiB", device="cpu") as spool:
         problem.run(StoreAll(steps), spool)
     return problem
 

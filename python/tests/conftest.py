@@ -23,7 +23,11 @@ def spool() -> Iterator[unspool.Spool]:
     """A spool with room for everything that a test saves: in main memory, or, where the
     environment asks for it (`UNSPOOL_TEST_ON=cuda`), on a GPU."""
     place = os.environ.get("UNSPOOL_TEST_ON")
-    tiers = {"device": "64MiB", "host": "64MiB", "on": place} if place else {"host": "64MiB"}
+    tiers = (
+        {"device_memory": "64MiB", "host_memory": "64MiB", "device": place}
+        if place
+        else {"host_memory": "64MiB"}
+    )
     with unspool.Spool(**tiers) as opened:
         yield opened
 
@@ -32,11 +36,11 @@ def spool() -> Iterator[unspool.Spool]:
 def gpu_spool(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[unspool.Spool]:
     """Spools of a real GPU for the histories of loops, of which all but the first move what they
     are given from tier to tier. Nothing is left in them."""
-    options: dict[str, Any] = {"host": "256MiB"}
+    options: dict[str, Any] = {"host_memory": "256MiB"}
     if "device" in request.param:
         options["device"] = "4MiB"
     if "disk" in request.param:
-        options |= {"host": "8MiB", "disk": tmp_path}
-    with unspool.Spool(**options, on="cuda") as opened:
+        options |= {"host_memory": "8MiB", "disk": tmp_path}
+    with unspool.Spool(**options, device="cuda") as opened:
         yield opened
         assert len(opened) == 0

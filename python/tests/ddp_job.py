@@ -101,9 +101,9 @@ def main() -> None:
     ranks.init_process_group(
         backend, init_method=f"file://{file}", rank=rank, world_size=size, timeout=patience
     )
-    tiers = {"device": "2MiB", "on": str(place)} if kind == "cuda" else {"on": "cpu"}
+    tiers = {"device_memory": "2MiB", "device": str(place)} if kind == "cuda" else {"device": "cpu"}
     try:
-        with unspool.Spool(host="64MiB", **tiers) as spool:
+        with unspool.Spool(host_memory="64MiB", **tiers) as spool:
             check(place, rank, size, spool)
     finally:
         ranks.destroy_process_group()

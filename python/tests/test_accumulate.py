@@ -195,7 +195,7 @@ class _Spool:
         tiers = [SimpleNamespace(capacity=cache, name="device")]
         links = [SimpleNamespace(flush=flush)]
         self._figures = SimpleNamespace(save_stall_seconds=0.0, links=links, tiers=tiers)
-        self.on = on
+        self.device = on
 
     def _stats(self) -> Any:
         return self._figures
@@ -334,7 +334,9 @@ def history(path: Path, codec: Any, count: int = 24, size: int = 200) -> list[st
     """Saves and restores through a real spool; the codec of each checkpoint."""
     waves = np.random.default_rng(0).normal(size=(size, size)).cumsum(0).astype(np.float32)
     target, used = np.empty_like(waves), []
-    with unspool.Spool(device="1MiB", host="64MiB", on="cpu", codec=codec, profile=path) as spool:
+    with unspool.Spool(
+        device_memory="1MiB", host_memory="64MiB", device="cpu", codec=codec, profile=path
+    ) as spool:
         for version in range(count):
             spool.save(version, waves)
         used = [spool.achieved(version)["0"].codec for version in range(count)]
@@ -350,7 +352,7 @@ def test_a_spool_records_a_profile_and_follows_it(tmp_path: Path, codec: Any) ->
     path = tmp_path / "run.json"
     assert set(history(path, codec)) == {"twine"}
     known = Profile.load_from(path)
-    assert (known.codec, known.on, len(known.checkpoints)) == (repr(codec), "cpu", 24)
+    assert (known.codec, known.device, len(known.checkpoints)) == (repr(codec), "cpu", 24)
     assert all(0 < one.stored < one.raw for one in known.checkpoints)
     with warnings.catch_warnings():
         # How fast this machine is at the moment does not matter here.
@@ -363,7 +365,7 @@ def test_a_spool_records_a_profile_and_follows_it(tmp_path: Path, codec: Any) ->
 
 def test_a_run_that_fails_is_not_recorded(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    options = {"host": "4MiB", "on": "cpu", "codec": "lossless", "profile": path}
+    options = {"host_memory": "4MiB", "device": "cpu", "codec": "lossless", "profile": path}
     with pytest.raises(ZeroDivisionError), unspool.Spool(**options) as spool:
         spool.save(0, np.zeros((10, 10), np.float32))
         spool.save(1, np.zeros(1 // 0, np.float32))
@@ -372,11 +374,13 @@ def test_a_run_that_fails_is_not_recorded(tmp_path: Path) -> None:
 
 def test_a_profile_needs_a_codec(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="give a codec"):
-        unspool.Spool(host="1MiB", on="cpu", profile=tmp_path / "run.json")
+        unspool.Spool(host_memory="1MiB", device="cpu", profile=tmp_path / "run.json")
 
 
 def test_a_spool_that_saves_nothing_leaves_no_profile(tmp_path: Path) -> None:
-    with unspool.Spool(host="1MiB", on="cpu", codec="lossless", profile=tmp_path / "run.json"):
+    with unspool.Spool(
+        host_memory="1MiB", device="cpu", codec="lossless", profile=tmp_path / "run.json"
+    ):
         pass
     assert not (tmp_path / "run.json").exists()
 
@@ -462,5 +466,8 @@ def test_the_command_refuses_what_makes_no_sense(
 def test_checkpoints_are_not_held_and_looked_at_at_once() -> None:
     with pytest.raises(OptionError, match="leave one of them out"):
         unspool.Spool(
-            host="1MiB", codec="lossless", accumulate=4, debug=unspool.Debug(check_codec=True)
+            host_memory="1MiB",
+            codec="lossless",
+            accumulate=4,
+            debug=unspool.Debug(check_codec=True),
         )

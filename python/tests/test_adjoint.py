@@ -101,40 +101,39 @@ def test_the_gradient_is_a_derivative(stored: np.ndarray) -> None:
 
 
 TIERS = [
-    {"host": "64MiB"},
-    {"host": "200KiB", "disk": True},
-    {"device": "100KiB", "host": "300KiB", "disk": True},
+    {"host_memory": "64MiB"},
+    {"host_memory": "200KiB", "disk": True},
+    {"device_memory": "100KiB", "host_memory": "300KiB", "disk": True},
     {"disk": True},
 ]
 
 
 @pytest.mark.parametrize("tiers", TIERS, ids=lambda tiers: "+".join(tiers))
-@pytest.mark.parametrize("discard", [True, False])
+@pytest.mark.parametrize("once", [True, False])
 @pytest.mark.parametrize("hints", ["first", "at the turn", "none"])
 def test_the_gradient_from_a_spool_is_the_stored_one(
-    tiers: dict[str, object], discard: bool, hints: str, stored: np.ndarray, tmp_path: Path
+    tiers: dict[str, object], once: bool, hints: str, stored: np.ndarray, tmp_path: Path
 ) -> None:
     options = {**tiers, **({"disk": tmp_path} if "disk" in tiers else {})}
-    with unspool.Spool(discard_after_restore=discard, **options) as spool:
+    with unspool.Spool(**options) as spool:
         order = reversed(range(STEPS))
         if hints == "first":
-            spool.expect(order, start=False)
+            spool.expect(order, once=once)
 
         def turn() -> None:
             if hints == "at the turn":
-                spool.expect(order)
-            spool.start_prefetch()
+                spool.expect(order, once=once)
 
         found = gradient(spool.save, spool.restore, turn)
         assert found.tobytes() == stored.tobytes()
-        assert len(spool) == (0 if discard else STEPS)
+        assert len(spool) == (0 if once and hints != "none" else STEPS)
 
 
 def test_a_gradient_with_recomputation_is_the_stored_one(
     stored: np.ndarray, tmp_path: Path
 ) -> None:
     """Every tenth state is kept by name; the others are computed again, ten at a time."""
-    with unspool.Spool(host="64KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="64KiB", disk=tmp_path) as spool:
         assert _recomputed(spool).tobytes() == stored.tobytes()
 
 

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from typing import NamedTuple
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -32,13 +33,14 @@ CODED = Compression(4.0, Rate(3e9), Rate(6e9), "lossless")
 
 #: Everything that may stand in a line.
 NAMES = {"Checkpointer": unspool.Checkpointer, "Bound": unspool.Bound, "unspool": unspool}
+NAMES |= {"Auto": unspool.types.Auto, "Copies": unspool.types.Copies}
 
 
 def advice(**options):
     # How fast this machine copies would be measured, and is not the same each time.
     given = {"checkpoint": "10GB", "disk": DISK, "mtbf": "2h", "codecs": [CODED], "blocked": "1s"}
     given |= options
-    return unspool.advise(given.pop("checkpoint"), given.pop("disk"), **given)
+    return flat.advise(given.pop("checkpoint"), given.pop("disk"), **given)
 
 
 def test_the_choices_are_every_codec_with_and_without_increments_in_every_place():
@@ -75,7 +77,7 @@ def test_every_line_can_be_copied(options, tmp_path, monkeypatch):
         line = one.line.replace("PLACE", str(tmp_path / "remote"))
         with eval(line, NAMES) as checkpoints:
             interval = checkpoints.interval
-        if "auto" not in line.partition("remote")[0]:
+        if "Auto" not in line.partition("copies")[0]:
             assert interval == pytest.approx(one.interval, rel=0.02)
 
 
@@ -184,13 +186,13 @@ def test_increments_store_as_many_bytes_as_is_said(tmp_path, changed):
     state = np.random.default_rng(changed).standard_normal((rows, 8192))  # a chunk of 64 KiB each
     share = changed / rows
     options = {"every": 1, "increments": True, "keep": steps, "mtbf": "1d"}
-    with unspool.Checkpointer(tmp_path / "run", **options) as checkpoints:
+    with flat.checkpointer(tmp_path / "run", **options) as checkpoints:
         for step in range(steps):
             state[(step * changed + np.arange(changed)) % rows, 0] += 1.0
             checkpoints.save(step, state=state)
     stored = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()) / steps
     disk = Place(1e9, 1e9)
-    found = unspool.advise(state.nbytes, disk, codecs=[], mtbf="1d", increments=share).choices
+    found = flat.advise(state.nbytes, disk, codecs=[], mtbf="1d", increments=share).choices
     (told,) = (one.stored_bytes for one in found if one.name == "increments")
     assert stored == pytest.approx(told, rel=0.1)
 

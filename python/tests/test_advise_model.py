@@ -2,8 +2,8 @@
 
 import math
 
+import flat
 import pytest
-import unspool
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from unspool.advice.model import (
@@ -75,7 +75,7 @@ def test_a_node_costs_as_many_drives_as_it_wears_out():
 @pytest.mark.parametrize(("blocked", "mtbf"), [(1.0, 3600.0), (1.0, 60.0), (1.0, 1e6)])
 def test_the_optimum_is_what_the_checkpointer_goes_by(blocked, mtbf, tmp_path):
     # It takes a save to cost a second before one was measured.
-    with unspool.Checkpointer(tmp_path / "run", mtbf=mtbf, share=0.999) as checkpoints:
+    with flat.checkpointer(tmp_path / "run", mtbf=mtbf, share=0.999) as checkpoints:
         assert optimum(blocked, mtbf) == pytest.approx(checkpoints.interval, rel=2e-3)
 
 

@@ -120,7 +120,7 @@ def test_any_view_made_by_slicing_and_transposing_comes_back(view: View) -> None
     block = random_array(view.block, view.dtype, seed=1)
     expected = block.copy()
     view.of(expected)[...] = source
-    with unspool.Spool(host="16MiB") as spool:
+    with unspool.Spool(host_memory="16MiB") as spool:
         spool.save(0, source)
         spool.restore(0, view.of(block))
         assert same_bits(block, expected)

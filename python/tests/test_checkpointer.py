@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -20,8 +21,8 @@ from unspool._restart.core import RestartCore
 
 
 def opened(path: Path, **options: Any) -> unspool.Checkpointer:
-    options = {"every": 1, "host": "16MiB", "on": "cpu", "signals": (), **options}
-    return unspool.Checkpointer(path, **options)
+    options = {"every": 1, "host_memory": "16MiB", "device": "cpu", "signals": (), **options}
+    return flat.checkpointer(path, **options)
 
 
 def steps(path: Path) -> list[int]:
@@ -309,7 +310,7 @@ def test_an_exception_of_the_block_is_the_one_that_leaves_it(tmp_path: Path) -> 
 def test_a_program_that_closes_nothing_loses_nothing(tmp_path: Path) -> None:
     code = f"""
         import numpy as np, unspool
-        c = unspool.Checkpointer({str(tmp_path / "run")!r}, host="16MiB", on="cpu")
+        c = unspool.Checkpointer({str(tmp_path / "run")!r}, host_memory="16MiB", device="cpu")
         c.save(1, u=np.ones(100_000))
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
@@ -353,7 +354,9 @@ def test_a_working_directory_that_is_gone_is_told(
 
 def test_paths_may_be_bytes(tmp_path: Path) -> None:
     path, place = os.fsencode(tmp_path / "r\udcffn"), os.fsencode(tmp_path / "copies")
-    with unspool.Checkpointer(path, every=1, host="4MiB", on="cpu", remote=place) as checkpoints:
+    with flat.checkpointer(
+        path, every=1, host_memory="4MiB", device="cpu", remote=place
+    ) as checkpoints:
         checkpoints.save(1, u=np.ones(3))
     assert unspool.Checkpointer.parts(path)[0].step == 1
     assert unspool.Checkpointer.parts(place)[0].step == 1
@@ -480,8 +483,8 @@ WRONG: dict[str, Any] = {
     "no Unicode": "\udcff",
 }
 
-OPTIONS = """path every keep codec device host on ranks limit signals mtbf share on_error timeout
-remote remote_every partner increments""".split()
+OPTIONS = """path every keep codec increments device_memory host_memory device ranks copies stop
+timeout mtbf share limit signals on_error remote remote_every partner""".split()
 
 
 @pytest.mark.parametrize("name", WRONG)

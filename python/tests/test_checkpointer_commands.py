@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -14,7 +15,7 @@ from rank_processes import Pipes, finish, start
 
 
 def run(path: Path, *steps: int) -> unspool.Checkpointer:
-    checkpoints = unspool.Checkpointer(path, host="16MiB", on="cpu", signals=(), keep=5)
+    checkpoints = flat.checkpointer(path, host_memory="16MiB", device="cpu", signals=(), keep=5)
     for step in steps:
         checkpoints.save(step, u=np.full(100_000, step), time=0.5)
     checkpoints.flush()
@@ -83,7 +84,9 @@ def test_a_checkpoint_is_removed_when_no_process_has_it(
 
 def work(ranks: Pipes, path: Path) -> None:
     """A run of several ranks, of which the last one lacks the last step."""
-    with unspool.Checkpointer(path, host="4MiB", on="cpu", ranks=ranks, keep=9) as checkpoints:
+    with flat.checkpointer(
+        path, host_memory="4MiB", device="cpu", ranks=ranks, keep=9
+    ) as checkpoints:
         for step in (100, 200, 300):
             checkpoints.save(step, u=np.full(3, step + ranks.rank), tree={"a": [np.ones(2), 1]})
     if ranks.rank:
@@ -140,7 +143,9 @@ def test_a_copied_checkpoint_counts_and_is_gone_on_from(
 
 def again(ranks: Pipes, path: Path) -> None:
     u = np.zeros(3, int)
-    with unspool.Checkpointer(path, host="4MiB", on="cpu", ranks=ranks, keep=9) as checkpoints:
+    with flat.checkpointer(
+        path, host_memory="4MiB", device="cpu", ranks=ranks, keep=9
+    ) as checkpoints:
         assert checkpoints.restore(u=u) == 200 and (u == 200 + ranks.rank).all()
         checkpoints.save(250, u=u)
 
@@ -155,7 +160,9 @@ def test_a_run_that_goes_on_is_not_copied_into(
         assert code == 1 and "in use" in err
         # What is there counts as before.
         assert "1 of 1" in command(capsys, "ls", tmp_path / "other")[1]
-    with unspool.Spool(on="cpu", disk=unspool.Disk(tmp_path / "history", durable=True)) as spool:
+    with unspool.Spool(
+        device="cpu", disk=unspool.Disk(tmp_path / "history", durable=True)
+    ) as spool:
         spool.save(1, np.zeros(3))
     for one, other in (("history", "run"), ("run", "history")):
         code, _, err = command(capsys, "copy", tmp_path / one, ":", tmp_path / other)

@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -30,13 +31,13 @@ ITEMS = 100_000
 def opened(path: Path, **options: Any) -> unspool.Checkpointer:
     options = {
         "every": 1,
-        "host": "16MiB",
-        "on": "cpu",
+        "host_memory": "16MiB",
+        "device": "cpu",
         "signals": (),
         "increments": True,
         **options,
     }
-    return unspool.Checkpointer(path, **options)
+    return flat.checkpointer(path, **options)
 
 
 def listed(path: Path) -> list[dict[str, Any]]:
@@ -107,7 +108,7 @@ def test_what_is_no_number_of_checkpoints_is_refused(tmp_path: Path, value: Any)
     with pytest.raises(errors.OptionError, match="increments"):
         opened(tmp_path / "run", increments=value)
     with pytest.raises(errors.OptionError, match="need a host tier"):
-        opened(tmp_path / "other", host=None, device="4MiB")
+        opened(tmp_path / "other", host_memory=None, device_memory="4MiB")
 
 
 def test_random_states_come_back_as_full_checkpoints_have_them(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_random_states_come_back_as_full_checkpoints_have_them(tmp_path: Path) -
 
 
 def test_saves_wait_for_room_and_take_what_is_twice_as_large(tmp_path: Path) -> None:
-    with opened(tmp_path / "run", host="4MiB", keep=100) as checkpoints:
+    with opened(tmp_path / "run", host_memory="4MiB", keep=100) as checkpoints:
         for step in range(1, 40):
             checkpoints.save(step, u=state(step), more=np.full(step * 3_000, step))
     assert [step for step, _ in stored(tmp_path / "run")] == list(range(1, 40))

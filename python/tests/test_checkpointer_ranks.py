@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -26,8 +27,8 @@ KILLS = int(os.environ.get("UNSPOOL_TEST_KILLS", "30"))
 
 
 def opened(path: Path, ranks: Any, **options: Any) -> unspool.Checkpointer:
-    options = {"every": 1, "host": "4MiB", "on": "cpu", "timeout": 30.0, **options}
-    return unspool.Checkpointer(path, ranks=ranks, **options)
+    options = {"every": 1, "host_memory": "4MiB", "device": "cpu", "timeout": 30.0, **options}
+    return flat.checkpointer(path, ranks=ranks, **options)
 
 
 def advance(u: np.ndarray, rank: int) -> None:
@@ -235,14 +236,14 @@ def test_what_a_program_in_c_has_saved_is_read(
     tmp_path: Path, text: str, small: dict[str, str]
 ) -> None:
     u, path = np.zeros(3), tmp_path / "run"
-    with unspool.Checkpointer(path, host="1MiB", on="cpu", signals=()) as checkpoints:
+    with flat.checkpointer(path, host_memory="1MiB", device="cpu", signals=()) as checkpoints:
         # As `unspool_checkpointer_save` does.
         checkpoints._core.begin(1, text)
         checkpoints._spool.save(1, {"u": np.arange(3.0)})
         checkpoints._core.commit()
     (part,) = unspool.Checkpointer.parts(path)
     assert part.small == small and part["u"].tolist() == [0, 1, 2]
-    with unspool.Checkpointer(path, host="1MiB", on="cpu", signals=()) as checkpoints:
+    with flat.checkpointer(path, host_memory="1MiB", device="cpu", signals=()) as checkpoints:
         assert checkpoints.values() == small
         assert checkpoints.restore(u=u) == 1 and u.tolist() == [0, 1, 2]
         assert checkpoints.load(1).keys() == {"u", *small}

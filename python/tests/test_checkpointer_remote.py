@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -27,8 +28,8 @@ KILLS = int(os.environ.get("UNSPOOL_TEST_KILLS", "15"))
 
 
 def opened(path: Path, ranks: Any = None, **options: Any) -> unspool.Checkpointer:
-    options = {"every": 1, "host": "4MiB", "on": "cpu", "signals": (), **options}
-    return unspool.Checkpointer(path / "run", ranks=ranks, remote=path / "remote", **options)
+    options = {"every": 1, "host_memory": "4MiB", "device": "cpu", "signals": (), **options}
+    return flat.checkpointer(path / "run", ranks=ranks, remote=path / "remote", **options)
 
 
 def state(step: int, rank: int) -> np.ndarray:
@@ -49,7 +50,7 @@ def test_a_run_goes_on_on_another_node(tmp_path: Path) -> None:
         copies = checkpoints.copies
         assert copies is not None and copies["steps"][-1] == 5 and copies["copying"] is None
         assert copies["place"] == str(tmp_path / "remote")
-    with unspool.Checkpointer(tmp_path / "run", on="cpu") as alone:
+    with flat.checkpointer(tmp_path / "run", device="cpu") as alone:
         assert alone.copies is None and alone.restore(u=u) == 5
 
 
@@ -116,7 +117,7 @@ def test_places_that_make_no_sense_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(errors.StorageError, match=why) as raised:
-        unspool.Checkpointer(tmp_path / "run", on="cpu", **options)
+        flat.checkpointer(tmp_path / "run", device="cpu", **options)
     assert "secret" not in str(raised.value)
 
 
@@ -136,8 +137,8 @@ def with_partner(ranks: Pipes, path: Path, steps: int) -> None:
     with warnings.catch_warnings():
         # All ranks of this test are on one machine.
         warnings.simplefilter("ignore", RuntimeWarning)
-        checkpoints = unspool.Checkpointer(
-            path, every=1, host="4MiB", on="cpu", signals=(), ranks=ranks, partner="auto"
+        checkpoints = flat.checkpointer(
+            path, every=1, host_memory="4MiB", device="cpu", signals=(), ranks=ranks, partner="auto"
         )
     with checkpoints:
         first = checkpoints.restore(u=u) or 0
@@ -233,5 +234,5 @@ def test_a_removed_step_does_not_come_back(
     place.write_text("a file")
     assert main(["rm", str(run), "1"]) == 1
     assert "could come back" in capsys.readouterr().err
-    with unspool.Checkpointer(run, on="cpu") as checkpoints:
+    with flat.checkpointer(run, device="cpu") as checkpoints:
         assert checkpoints.restore(u=u) == 1

@@ -9,8 +9,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
-import unspool
 from unspool import errors
 
 #: What each program begins with. `end` sends the signal, and says that the process has survived it.
@@ -19,7 +19,7 @@ import faulthandler, gc, os, signal, sys, threading, time
 import unspool
 
 def opened(name, **options):
-    options = {"every": None, "host": "1MiB", "on": "cpu", **options}
+    options = {"every": None, "host_memory": "1MiB", "device": "cpu", **options}
     return unspool.Checkpointer(name, **options)
 
 def elsewhere(work):
@@ -233,7 +233,7 @@ def test_a_signal_at_the_end_of_the_interpreter_acts_as_before(tmp_path: Path) -
 
 def test_a_signal_that_stops_a_process_stops_it_after_the_close(tmp_path: Path) -> None:
     program = """
-        a = opened("a", signals="SIGTSTP")
+        a = opened("a", stop=unspool.types.Stop(signals="SIGTSTP"))
         old = signal.getsignal(signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, lambda *given: old(*given))
         a.close()
@@ -255,7 +255,7 @@ def test_signals_that_cannot_be_handled_are_refused_before_anything_is_made(
     given: Any, tmp_path: Path
 ) -> None:
     with pytest.raises(errors.OptionError, match="signals"):
-        unspool.Checkpointer(tmp_path / "run", signals=given, host="1MiB", on="cpu")
+        flat.checkpointer(tmp_path / "run", signals=given, host_memory="1MiB", device="cpu")
     assert not (tmp_path / "run").exists()
 
 

@@ -38,7 +38,9 @@ def start(size: int, work: Callable[..., None], path: Path) -> list[int | None]:
 
 
 def opened(path: Path, **options: float) -> unspool.Checkpointer:
-    return unspool.Checkpointer(path, ranks="torch", every=1, host="4MiB", on="cpu", **options)
+    return unspool.Checkpointer(
+        path, ranks="torch", every=1, host_memory="4MiB", device="cpu", **options
+    )
 
 
 def save_two(path: Path) -> None:

@@ -20,7 +20,7 @@ ROOM = 420_000
 def crowded(directory: Path, saves: int = 5) -> unspool.Spool:
     """A spool whose disk has room for less than half of what it holds."""
     disk = unspool.Disk(directory, capacity=ROOM, durable=True)
-    spool = unspool.Spool(host="16MiB", disk=disk)
+    spool = unspool.Spool(host_memory="16MiB", disk=disk)
     for version in range(saves):
         spool.save(version, np.full(25_000, float(version)))
     return spool
@@ -42,7 +42,7 @@ def test_a_close_that_the_disk_refuses_can_be_repeated(tmp_path: Path) -> None:
     spool.flush()
     spool.close()
     assert spool.closed
-    with unspool.Spool(host="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as again:
+    with unspool.Spool(host_memory="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as again:
         assert again.versions() == [1, 2]
 
 
@@ -52,7 +52,7 @@ def test_a_close_that_discards_warns_of_the_versions_that_go(tmp_path: Path) -> 
         spool.close(discard_unflushed=True)
     assert spool.closed
     spool.close()
-    with unspool.Spool(host="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as again:
+    with unspool.Spool(host_memory="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as again:
         assert again.versions() == [0, 1]
 
 
@@ -78,7 +78,7 @@ def test_a_program_that_ends_warns_of_what_its_disk_has_refused(tmp_path: Path) 
     code = """
     import sys, numpy as np, unspool
     disk = unspool.Disk(sys.argv[1], capacity=420_000, durable=True)
-    spool = unspool.Spool(host="16MiB", disk=disk)
+    spool = unspool.Spool(host_memory="16MiB", disk=disk)
     for version in range(5):
         spool.save(version, np.zeros(25_000))
     """
@@ -114,7 +114,7 @@ INTERRUPTED = """
 import os, signal, sys, threading
 import numpy as np, unspool
 disk = unspool.Disk(sys.argv[1], durable=True, compress="archive")
-spool = unspool.Spool(host="256MiB", disk=disk)
+spool = unspool.Spool(host_memory="256MiB", disk=disk)
 values = np.random.default_rng(0).random(1 << 20)
 for version in range(24):
     spool.save(version, values)
@@ -131,13 +131,13 @@ def test_ctrl_c_ends_a_durable_close_and_the_program(tmp_path: Path) -> None:
     done = python(INTERRUPTED, tmp_path)
     assert (done.returncode, done.stdout) == (3, "False True\n")
     # While the program ends, the rest may become durable after all.
-    with unspool.Spool(host="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as again:
+    with unspool.Spool(host_memory="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as again:
         given_up = len(again) < 24
     assert ("RuntimeWarning: The spool was closed" in done.stderr) == given_up
 
 
 def test_a_close_within_a_time_limit_can_go_on_later(tmp_path: Path) -> None:
-    spool = unspool.Spool(host="64MiB", disk=unspool.Disk(tmp_path, durable=True))
+    spool = unspool.Spool(host_memory="64MiB", disk=unspool.Disk(tmp_path, durable=True))
     for version in range(8):
         spool.save(version, np.zeros(1 << 20))
     for call in (spool.flush, spool.close):
@@ -145,7 +145,7 @@ def test_a_close_within_a_time_limit_can_go_on_later(tmp_path: Path) -> None:
             call(timeout=1e-6)
         spool.save(100 + len(spool), np.zeros(1000))
     spool.close()
-    with unspool.Spool(host="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as again:
+    with unspool.Spool(host_memory="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as again:
         assert len(again) == 10
 
 
@@ -154,7 +154,7 @@ VICTIM = """
 import sys
 import numpy as np, unspool
 disk = unspool.Disk(sys.argv[1], durable=True) if sys.argv[2] == "durable" else sys.argv[1]
-spool = unspool.Spool(host="1MiB", disk=disk)
+spool = unspool.Spool(host_memory="1MiB", disk=disk)
 for version in range(1 << 40):
     spool.save(version, np.full(10_000, version))
     if version >= 50:
@@ -175,7 +175,7 @@ def test_what_sigterm_leaves_is_used_or_cleaned_by_the_next_spool(
         victim.send_signal(signal.SIGTERM)
         assert victim.wait(60) == -signal.SIGTERM
     disk = unspool.Disk(tmp_path, durable=kind == "durable")
-    with unspool.Spool(host="1MiB", disk=disk) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=disk) as spool:
         left = [name for name in children(tmp_path) if name.startswith("slot")]
         assert left == [], "what was not finished is gone"
         for version in spool.versions():

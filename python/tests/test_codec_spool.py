@@ -10,7 +10,8 @@ import pytest
 import unspool
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from unspool import Bound, Disk, NvComp, Spool, Zfp, codecs
+from unspool import Bound, Disk, Spool, codecs
+from unspool.codecs import NvComp, Zfp
 
 from codec_arrays import (
     BOUNDS,
@@ -29,13 +30,17 @@ COMPRESS = [None, "zstd", "lz4", "archive"]
 
 def places(path: Path) -> list[dict[str, object]]:
     """Spools with memory, with both, and with a disk alone."""
-    return [{"host": "64MiB"}, {"device": "8MiB", "host": "64MiB", "on": "cpu"}, {"disk": path}]
+    return [
+        {"host_memory": "64MiB"},
+        {"device_memory": "8MiB", "host_memory": "64MiB", "device": "cpu"},
+        {"disk": path},
+    ]
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=repr)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_bound_holds_through_a_spool(dtype: str, bound: Bound) -> None:
-    with Spool(host="64MiB", codec=bound) as spool:
+    with Spool(host_memory="64MiB", codec=bound) as spool:
         for version, shape in enumerate(SHAPES):
             values = with_specials(wave(shape, dtype, version), version)
             spool.save(version, values)
@@ -59,7 +64,9 @@ def test_every_place_gives_the_same_reconstruction(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", (*FLOATS, *INTEGERS))
 def test_lossless_keeps_every_bit(dtype: str) -> None:
-    with Spool(host="64MiB", codec="lossless", debug=unspool.Debug(check_codec=True)) as spool:
+    with Spool(
+        host_memory="64MiB", codec="lossless", debug=unspool.Debug(check_codec=True)
+    ) as spool:
         for version, shape in enumerate(SHAPES):
             values = random_array(shape, np.dtype(dtype))
             spool.save(version, values)
@@ -67,7 +74,7 @@ def test_lossless_keeps_every_bit(dtype: str) -> None:
 
 
 def test_integers_under_a_bound_for_all_are_taken_without_loss() -> None:
-    with Spool(host="16MiB", codec=Bound(abs=0.1)) as spool:
+    with Spool(host_memory="16MiB", codec=Bound(abs=0.1)) as spool:
         numbers, mask = np.arange(5000), np.arange(5000) % 3 == 0
         spool.save(0, u=wave((5000,), "float32"), n=numbers, mask=mask)
         found = spool.load(0)
@@ -81,7 +88,7 @@ def test_each_array_may_have_a_codec_of_its_own() -> None:
     chosen = {"u": Bound(range=1e-3), "w": Zfp(rate=8), "mask": None, "*": "lossless"}
     arrays = {name: wave((64, 64), "float32", seed) for seed, name in enumerate("uvw")}
     arrays["mask"] = random_array((64, 64), np.dtype("uint8"))
-    with Spool(host="16MiB", codec=chosen) as spool:
+    with Spool(host_memory="16MiB", codec=chosen) as spool:
         spool.save(3, **arrays)
         found, achieved = spool.load(3), spool.achieved(3)
         assert_holds(arrays["u"], found["u"], Bound(range=1e-3))
@@ -91,14 +98,14 @@ def test_each_array_may_have_a_codec_of_its_own() -> None:
         assert achieved["w"].stored_bytes < 64 * 64 * 4 / 3
         assert achieved["mask"].ratio == 1.0
         assert list(achieved) == [region.name for region in spool.regions(3)]
-    with Spool(host="16MiB", codec={0: "lossless"}) as spool:
+    with Spool(host_memory="16MiB", codec={0: "lossless"}) as spool:
         spool.save(0, arrays["u"], arrays["v"])
         assert [one.codec for one in spool.achieved(0).values()] == ["twine", "raw"]
 
 
 def test_a_save_may_have_a_codec_of_its_own() -> None:
     values = wave((100, 100), "float32")
-    with Spool(host="16MiB", codec=Bound(range=1e-2)) as spool:
+    with Spool(host_memory="16MiB", codec=Bound(range=1e-2)) as spool:
         spool.save(0, values)
         spool.save(1, values, codec="lossless")
         spool.save(2, values, codec="raw")
@@ -127,7 +134,7 @@ def test_strided_arrays_of_any_shape_hold_their_bound(
     values.flags.writeable = False
     # Targets for a whole array may be missed where errors are not spread evenly.
     check = bound.kind not in ("psnr", "l2")
-    with Spool(host="8MiB", codec=bound, debug=unspool.Debug(check_codec=check)) as spool:
+    with Spool(host_memory="8MiB", codec=bound, debug=unspool.Debug(check_codec=check)) as spool:
         spool.save(0, values)
         whole = np.zeros(shape, dtype)
         target = whole[cut] if shape else whole
@@ -140,14 +147,14 @@ def test_other_libraries_save_into_and_load_from_encoded_spools() -> None:
     expected = codecs.decode(codecs.encode(values, bound))
     for name, module in (("torch", "torch"), ("jax", "jax.numpy")):
         library = pytest.importorskip(module)
-        with Spool(host="16MiB", codec=bound) as spool:
+        with Spool(host_memory="16MiB", codec=bound) as spool:
             spool.save(0, library.asarray(values))
             assert same_bits(np.asarray(spool.load(0, to=name)), expected)
 
 
 def test_a_block_computes_in_memory_that_is_encoded_when_it_is_left() -> None:
     values, bound = wave((64, 64), "float32"), Bound(abs=1e-3)
-    with Spool(host="16MiB", codec={"u": bound}) as spool:
+    with Spool(host_memory="16MiB", codec={"u": bound}) as spool:
         with spool.writing(0, (64, 64), "float32", to="numpy") as u:
             u[:] = values
         with spool.writing(1, u=((64, 64), "float32"), n=(5, "int64")) as room:
@@ -167,12 +174,12 @@ def test_a_durable_history_is_found_again(tmp_path: Path, compress: str | None) 
     values, bound = wave((200, 100), "float32"), Bound(range=1e-3)
     disk = Disk(tmp_path, durable=True, compress=compress)
     codec = {"u": bound, "w": Zfp(tolerance=1e-3), "*": "lossless"}
-    with Spool(host="16MiB", disk=disk, codec=codec) as spool:
+    with Spool(host_memory="16MiB", disk=disk, codec=codec) as spool:
         for version in range(4):
             spool.save(version, u=values * (1 + version), v=values, w=values, k=np.arange(100))
         expected = [spool.load(version)["u"] for version in range(4)]
     # Neither the codec nor the way of compressing need be given to read.
-    with Spool(host="16MiB", disk=Disk(tmp_path, durable=True)) as spool:
+    with Spool(host_memory="16MiB", disk=Disk(tmp_path, durable=True)) as spool:
         assert spool.versions() == [0, 1, 2, 3]
         for version in range(4):
             found = spool.load(version)
@@ -199,7 +206,7 @@ def test_a_compressed_disk_holds_fewer_bytes_and_loses_none(tmp_path: Path, comp
 
 def test_the_figures_count_what_encoding_brought(tmp_path: Path) -> None:
     values = wave((128, 128), "float32")
-    with Spool(host="1MiB", disk=tmp_path, codec=Bound(range=1e-3)) as spool:
+    with Spool(host_memory="1MiB", disk=tmp_path, codec=Bound(range=1e-3)) as spool:
         assert spool.stats().codec == unspool.stats.CodecStats()
         for version in range(20):
             spool.save(version, values, np.arange(100))
@@ -221,7 +228,7 @@ def test_the_figures_count_what_encoding_brought(tmp_path: Path) -> None:
 
 
 def test_a_spool_without_codecs_shows_none_of_their_figures() -> None:
-    with Spool(host="1MiB") as spool:
+    with Spool(host_memory="1MiB") as spool:
         spool.save(0, np.zeros(100))
         assert spool.stats().codec.codecs == () and "codec" not in str(spool.stats())
         achieved = spool.achieved(0)["0"]
@@ -229,7 +236,7 @@ def test_a_spool_without_codecs_shows_none_of_their_figures() -> None:
 
 
 def test_auto_never_loses_anything(tmp_path: Path) -> None:
-    with Spool(host="2MiB", disk=tmp_path, codec="auto") as spool:
+    with Spool(host_memory="2MiB", disk=tmp_path, codec="auto") as spool:
         for version in range(40):
             spool.save(version, wave((64, 256), "float32", version), np.arange(10))
         for version in reversed(range(40)):
@@ -246,7 +253,7 @@ def test_auto_never_loses_anything(tmp_path: Path) -> None:
 
 def test_a_larger_history_fits_the_same_memory() -> None:
     values = wave((256, 256), "float32")
-    with Spool(host="2MiB", codec=Bound(range=1e-3)) as spool:
+    with Spool(host_memory="2MiB", codec=Bound(range=1e-3)) as spool:
         for version in range(20):
             spool.save(version, values)
         assert len(spool) == 20 and spool.stats().tiers[0].peak <= 2 << 20
@@ -257,17 +264,20 @@ def test_a_larger_history_fits_the_same_memory() -> None:
 def test_what_is_no_codec_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     for codec in ("gzip", 1e-3, Bound, {"u": "gzip"}, {}):
         with pytest.raises(unspool.errors.OptionError, match=r"Spool\(codec=...\)"):
-            Spool(host="1MiB", codec=codec)
-    with Spool(host="1MiB") as spool, pytest.raises(unspool.errors.OptionError, match="save"):
+            Spool(host_memory="1MiB", codec=codec)
+    with (
+        Spool(host_memory="1MiB") as spool,
+        pytest.raises(unspool.errors.OptionError, match="save"),
+    ):
         spool.save(0, np.zeros(3), codec="gzip")
     with pytest.raises(unspool.errors.OptionError, match="archive"):
         Spool(disk=Disk(tmp_path, compress="gzip"))
     with pytest.raises(unspool.errors.OptionError, match="durable"):
-        Spool(host="1MiB", disk=Disk(tmp_path, durable=True), codec=NvComp("lz4"))
+        Spool(host_memory="1MiB", disk=Disk(tmp_path, durable=True), codec=NvComp("lz4"))
 
 
 def test_a_codec_that_is_named_for_an_array_has_to_fit_its_dtype() -> None:
-    with Spool(host="1MiB", codec={"n": Bound(abs=1)}) as spool:
+    with Spool(host_memory="1MiB", codec={"n": Bound(abs=1)}) as spool:
         with pytest.raises(unspool.errors.ArrayError, match="lossless"):
             spool.save(0, n=np.arange(1000))
         spool.save(0, m=np.arange(1000))
@@ -276,7 +286,7 @@ def test_a_codec_that_is_named_for_an_array_has_to_fit_its_dtype() -> None:
 
 def test_zfp_refuses_what_it_cannot_express_and_the_spool_goes_on() -> None:
     values = wave((64, 64), "float32")
-    with Spool(host="1MiB", codec=Zfp(rate=8)) as spool:
+    with Spool(host_memory="1MiB", codec=Zfp(rate=8)) as spool:
         broken = values.copy()
         broken[3, 3] = np.nan
         with pytest.raises(unspool.Error):
@@ -286,13 +296,13 @@ def test_zfp_refuses_what_it_cannot_express_and_the_spool_goes_on() -> None:
 
 
 def test_a_name_that_no_array_has_is_said() -> None:
-    spool = Spool(host="1MiB", codec={"u": "lossless", "vv": "lossless"})
+    spool = Spool(host_memory="1MiB", codec={"u": "lossless", "vv": "lossless"})
     spool.save(1, u=np.zeros(3), v=np.zeros(3))
     with pytest.warns(RuntimeWarning, match="names vv, and no array"):
         spool.close()
-    with Spool(host="1MiB", codec={"u": "lossless"}):
+    with Spool(host_memory="1MiB", codec={"u": "lossless"}):
         pass
-    with Spool(host="1MiB") as spool:
+    with Spool(host_memory="1MiB") as spool:
         with pytest.raises(unspool.errors.OptionError, match="names w, and the arrays are u, v"):
             spool.save(1, u=np.zeros(3), v=np.zeros(3), codec={"w": "lossless"})
         spool.save(1, u=np.zeros(3), v=np.zeros(3), codec={"u": "lossless"})

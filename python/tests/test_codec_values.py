@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import unspool
-from unspool import Bound, NvComp, Zfp
+from unspool import Bound
 from unspool._unspool import codecs_of
-from unspool.codecs import Achieved
+from unspool.codecs import Achieved, NvComp, Zfp
 
 VALUES = [
     Bound(abs=1e-3),

@@ -11,8 +11,8 @@ import unspool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from unspool import Bound, Zfp, codecs
-from unspool.codecs import Encoded, decode, encode
+from unspool import Bound, codecs
+from unspool.codecs import Encoded, Zfp, decode, encode
 
 from codec_arrays import (
     BOUNDS,
@@ -204,7 +204,7 @@ def test_what_a_codec_cannot_take_is_refused_with_what_to_do() -> None:
     with pytest.raises(unspool.errors.OptionError, match="saves of a spool"):
         encode(np.zeros(10), "auto")
     with pytest.raises(unspool.errors.OptionError, match="needs a GPU"):
-        encode(np.zeros(10), unspool.NvComp("lz4"))
+        encode(np.zeros(10), unspool.codecs.NvComp("lz4"))
     with pytest.raises(unspool.errors.OptionError, match="not a codec"):
         encode(np.zeros(10), "zip")
     with pytest.raises(unspool.errors.OptionError, match="outer"):

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -31,7 +32,7 @@ def test_what_an_output_has_no_letters_for_is_escaped(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = tmp_path / "Drücke \udcff"
-    with unspool.Spool(host="1MiB", disk=unspool.Disk(path, durable=True)) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=unspool.Disk(path, durable=True)) as spool:
         spool.save(1, **{"Drücke": np.ones(10)})
     for encoding in ("ascii", "utf-8"):
         plain = {**os.environ, "PYTHONIOENCODING": encoding}
@@ -42,7 +43,7 @@ def test_what_an_output_has_no_letters_for_is_escaped(
 
 
 def test_an_output_that_is_full_or_closed_is_told(tmp_path: Path) -> None:
-    with unspool.Spool(host="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=unspool.Disk(tmp_path, durable=True)) as spool:
         spool.save(1, np.ones(10))
     with open("/dev/full", "w") as full:
         done = called("ls", tmp_path, stdout=full)
@@ -88,8 +89,8 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(
 def test_files_of_a_run_that_are_none_are_not_waited_for(
     make: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with unspool.Checkpointer(
-        tmp_path / "run", every=1, host="1MiB", on="cpu", remote=tmp_path / "place"
+    with flat.checkpointer(
+        tmp_path / "run", every=1, host_memory="1MiB", device="cpu", remote=tmp_path / "place"
     ) as checkpoints:
         checkpoints.save(1, u=np.ones(3))
     monkeypatch.chdir(tmp_path)
@@ -145,7 +146,7 @@ def test_a_manifest_with_numbers_beyond_reason_is_listed_at_once(
 
 
 def test_a_folder_that_claims_many_ranks_is_read_at_once(tmp_path: Path) -> None:
-    with unspool.Checkpointer(tmp_path, every=1, host="1MiB", on="cpu") as checkpoints:
+    with flat.checkpointer(tmp_path, every=1, host_memory="1MiB", device="cpu") as checkpoints:
         checkpoints.save(5, u=np.ones(3))
     (tmp_path / "rank-0000-of-0001").rename(tmp_path / "rank-0000-of-4294967295")
     for words in (("ls",), ("verify",), ("rm", "5"), ("export", "5", "-o", tmp_path / "x.npz")):

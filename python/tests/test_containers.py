@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -113,8 +114,8 @@ def test_a_run_takes_the_same_containers(tmp_path: Path, name: str) -> None:
 
 
 def opened(path: Path) -> unspool.Checkpointer:
-    options: dict[str, Any] = {"every": 1, "host": "4MiB", "on": "cpu", "signals": ()}
-    return unspool.Checkpointer(path / "run", **options)
+    options: dict[str, Any] = {"every": 1, "host_memory": "4MiB", "device": "cpu", "signals": ()}
+    return flat.checkpointer(path / "run", **options)
 
 
 class Model:
@@ -217,8 +218,9 @@ def test_a_part_of_what_was_saved_is_restored(spool: unspool.Spool, tmp_path: Pa
 
 
 def test_a_look_at_a_part_discards_nothing_and_leaves_the_order(tmp_path: Path) -> None:
-    with unspool.Spool(host="4MiB", discard_after_restore=True) as spool:
+    with unspool.Spool(host_memory="4MiB") as spool:
         spool.save(1, model={"a": U}, opt=[U])
+        spool.expect([1], once=True)
         target = {"a": np.zeros(4)}
         spool.restore(1, model=target)
         assert (target["a"] == U).all() and 1 not in spool

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -22,9 +23,16 @@ COMMANDS = {"ls": (), "verify": (), "export": ("5",), "copy": ("5",)}
 
 
 def write(path: Path, steps: Any = range(1, 6), **options: Any) -> None:
-    options = {"every": 1, "keep": 9, "host": "4MiB", "on": "cpu", "signals": (), **options}
+    options = {
+        "every": 1,
+        "keep": 9,
+        "host_memory": "4MiB",
+        "device": "cpu",
+        "signals": (),
+        **options,
+    }
     u = np.zeros(100_000)
-    with unspool.Checkpointer(path, **options) as checkpoints:
+    with flat.checkpointer(path, **options) as checkpoints:
         for step in steps:
             u[step * 100] = step
             checkpoints.save(step, u=u, step=step)
@@ -32,7 +40,7 @@ def write(path: Path, steps: Any = range(1, 6), **options: Any) -> None:
 
 def restored(path: Path) -> int | None:
     u = np.zeros(100_000)
-    with unspool.Checkpointer(path, every=1, on="cpu", signals=()) as checkpoints:
+    with flat.checkpointer(path, every=1, device="cpu", signals=()) as checkpoints:
         step = checkpoints.restore(u=u)
     assert step is None or u[step * 100] == step
     return step
@@ -92,7 +100,7 @@ def test_a_history_is_not_copied_onto_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "history"
-    with unspool.Spool(on="cpu", disk=unspool.Disk(path, durable=True)) as spool:
+    with unspool.Spool(device="cpu", disk=unspool.Disk(path, durable=True)) as spool:
         spool.save(3, np.ones(100_000))
     for target in (path, linked(path)):
         code, said = told(capsys, "copy", path, "3", target, "--force")
@@ -203,14 +211,14 @@ def test_a_replacement_that_was_killed_is_finished_by_the_next_copy(
     code, said = told(capsys, "ls", other)
     assert code == 0 and str(beside) in said
     with pytest.warns(RuntimeWarning, match="`unspool copy`"):
-        unspool.Checkpointer(other, keep=9, on="cpu", signals=()).close()
+        flat.checkpointer(other, keep=9, device="cpu", signals=()).close()
     assert told(capsys, "copy", path, "4", other, "--force")[0] == 0
     assert counted(other) == [1, 2, 3, 4, 5] and restored(other) == 5
     assert all(child.name.startswith("rank-") for child in other.iterdir())
 
 
 def saved(path: Path, value: float) -> None:
-    with unspool.Spool(on="cpu", disk=unspool.Disk(path, durable=True)) as spool:
+    with unspool.Spool(device="cpu", disk=unspool.Disk(path, durable=True)) as spool:
         for version in (1, 2):
             spool.save(version, {"u": np.full(100_000, value * version)})
         spool.flush()
@@ -221,7 +229,7 @@ def replace_and_die(_: Pipes, path: Path, other: Path) -> None:
 
     def dies(parts: Any, to: Path) -> None:
         if to == other:
-            with unspool.Spool(on="cpu", disk=unspool.Disk(to, durable=True)) as spool:
+            with unspool.Spool(device="cpu", disk=unspool.Disk(to, durable=True)) as spool:
                 spool.discard(2)
             os.kill(os.getpid(), signal.SIGKILL)
         add(parts, to)
@@ -239,7 +247,7 @@ def test_a_version_that_was_being_replaced_comes_back_with_the_next_copy(
     assert finish(start(1, replace_and_die, path, other)) == [-signal.SIGKILL]
     assert told(capsys, "copy", path, "1", other, "--force")[0] == 0
     assert not list(other.glob(".unspool-copy-*"))
-    with unspool.Spool(on="cpu", disk=unspool.Disk(other, mode="r")) as spool:
+    with unspool.Spool(device="cpu", disk=unspool.Disk(other, mode="r")) as spool:
         assert spool.versions() == [1, 2]
         assert all((spool.load(version)["u"] == version).all() for version in (1, 2))
 

@@ -26,7 +26,7 @@ class State:
 
 def keep(path: Path) -> list[Path]:
     """A history of five checkpoints, each in a file of its own; gives the files."""
-    with unspool.Spool(on="cpu", disk=unspool.Disk(path, durable=True)) as spool:
+    with unspool.Spool(device="cpu", disk=unspool.Disk(path, durable=True)) as spool:
         spool.save(-1, np.arange(10_000.0))
         spool.save(2, {"u": np.ones((300, 400), "f4"), "t": 0.5, "w": [np.zeros(2), "text"]})
         spool.save(3, np.arange(10_000), np.zeros(2, [("a", "i4"), ("b", "f8")]))
@@ -187,8 +187,8 @@ def test_a_history_is_copied_with_its_trees(
     assert (code, told) == (0, f"4 checkpoints copied to {to}\n")
     disks = [unspool.Disk(path, mode="r") for path in (source, to)]
     with (
-        unspool.Spool(on="cpu", disk=disks[0]) as one,
-        unspool.Spool(on="cpu", disk=disks[1]) as two,
+        unspool.Spool(device="cpu", disk=disks[0]) as one,
+        unspool.Spool(device="cpu", disk=disks[1]) as two,
     ):
         assert two.versions() == [2, 3, 10, 11]
         for version in two.versions():
@@ -223,11 +223,11 @@ def test_lost_versions_and_those_that_are_named_are_discarded(
 LEAVE = """
 import os, signal, sys
 import numpy as np, unspool
-kept = unspool.Spool(on="cpu", disk=unspool.Disk(sys.argv[1], durable=True))
+kept = unspool.Spool(device="cpu", disk=unspool.Disk(sys.argv[1], durable=True))
 kept.save(0, np.arange(100_000))
 kept.flush()
 kept.save(1, np.arange(100_000))
-gone = unspool.Spool(on="cpu", disk=sys.argv[1])
+gone = unspool.Spool(device="cpu", disk=sys.argv[1])
 gone.save(1, np.arange(100_000))
 gone.flush()
 os.kill(os.getpid(), signal.SIGKILL)
@@ -252,7 +252,7 @@ def test_what_a_killed_run_left_is_removed(
 def test_a_directory_in_use_is_read_and_not_cleaned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with unspool.Spool(on="cpu", disk=unspool.Disk(tmp_path, durable=True)) as spool:
+    with unspool.Spool(device="cpu", disk=unspool.Disk(tmp_path, durable=True)) as spool:
         spool.save(0, np.zeros(10_000))
         spool.flush()
         assert unspool_command(capsys, "verify", tmp_path)[0] == 0

@@ -63,8 +63,8 @@ def test_without_cuda_the_doctor_says_so_and_what_to_do(no_driver: None) -> None
     assert "nothing.so" in (found.cuda.problem or "")
     assert levels(found, "CUDA") == ["missing"]
     finding = found.findings[0]
-    assert finding.meaning and 'on="cpu"' in finding.remedy
-    assert found.automatic_device is None and found.automatic_host.startswith('host="auto"')
+    assert finding.meaning and 'device="cpu"' in finding.remedy
+    assert found.automatic_device is None and found.automatic_host.startswith('host_memory="auto"')
 
 
 def test_a_diagnosis_has_figures_text_and_json(no_driver: None, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_without_cuda_only_that_is_found_and_neither_kernels_nor_turns_are_misse
     without.nvrtc.problem, without.host.turns_problem = "nowhere", "denied"
     (found,) = judge(without)
     assert (found.level, found.about) == ("missing", "CUDA") and "no CUDA driver" in found.what
-    assert "nvidia-smi" in found.remedy and 'on="cpu"' in found.remedy
+    assert "nvidia-smi" in found.remedy and 'device="cpu"' in found.remedy
 
 
 def test_a_device_that_does_not_start_is_worse_than_one_that_cannot_be_measured() -> None:

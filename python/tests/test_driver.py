@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -56,12 +57,12 @@ REFERENCE = reference(N)
 def spool_of(kind: str, folder: Path) -> unspool.Spool:
     """A spool of few states in memory, or of none."""
     kinds: dict[str, dict[str, Any]] = {
-        "host": {"host": "1MiB"},
-        "tiny device": {"device": 3 * BYTES, "host": "1MiB"},
-        "tiny memory": {"device": 3 * BYTES, "host": 4 * BYTES, "disk": folder},
+        "host": {"host_memory": "1MiB"},
+        "tiny device": {"device_memory": 3 * BYTES, "host_memory": "1MiB"},
+        "tiny memory": {"device_memory": 3 * BYTES, "host_memory": 4 * BYTES, "disk": folder},
         "disk": {"disk": folder},
     }
-    return unspool.Spool(on="cpu", **kinds[kind])
+    return unspool.Spool(device="cpu", **kinds[kind])
 
 
 @pytest.mark.parametrize("kind", ["host", "tiny device", "tiny memory", "disk"])
@@ -99,7 +100,7 @@ def test_any_sizes_of_schedules_and_tiers_give_the_same_gradient(
     ]
     schedule = data.draw(st.sampled_from(make))()
     device, host = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
-    tiers = {"device": device * BYTES, "host": host * BYTES}
+    tiers = {"device_memory": device * BYTES, "host_memory": host * BYTES}
     options = {
         "part": data.draw(st.booleans()),
         "lookahead": data.draw(st.sampled_from([0, 1, 2, 7, 1024])),
@@ -107,7 +108,7 @@ def test_any_sizes_of_schedules_and_tiers_give_the_same_gradient(
     }
     disk = tmp_path_factory.mktemp("disk")
     expected, problem = reference(steps), Problem(steps)
-    with unspool.Spool(**tiers, disk=disk, on="cpu") as spool:
+    with unspool.Spool(**tiers, disk=disk, device="cpu") as spool:
         report = problem.run(schedule, spool, **options)
         assert same_gradient(problem, expected) and len(spool) == 0
         hinted = report.restores if options["lookahead"] else 0
@@ -120,7 +121,7 @@ def test_any_valid_list_of_actions_gives_the_same_gradient(
     data: st.DataObject, steps: int, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     schedule = Listed(random_schedule(steps, seed))
-    tiers = {"device": data.draw(st.integers(1, 6)) * BYTES, "host": 3 * BYTES}
+    tiers = {"device_memory": data.draw(st.integers(1, 6)) * BYTES, "host_memory": 3 * BYTES}
     part, at_end = data.draw(st.booleans()), data.draw(st.booleans())
     problems = [Problem(steps), Problem(steps)]
     expected = StoreAll(steps), "1MiB", None
@@ -130,7 +131,7 @@ def test_any_valid_list_of_actions_gives_the_same_gradient(
         strict=True,
     ):
         problem.gradient = np.ones(SIZE), np.ones(SIZE)
-        with unspool.Spool(tiers["device"], host, disk, on="cpu") as spool:
+        with unspool.Spool(tiers["device_memory"], host, disk, device="cpu") as spool:
             report = problem.run(driven, spool, part, at_end=problem.at_end if at_end else None)
             assert spool.stats().hinted_restores == report.restores and len(spool) == 0
     assert same_gradient(*problems)
@@ -186,7 +187,7 @@ def test_reverse_gets_the_part_whatever_was_restored(spool: unspool.Spool) -> No
         u[:] = 0
         known = schedule.steps is not None
         stops = forward if known else lambda s, a, b: forward(s, a, min(b, 9)) or _stop(b, 9)
-        unspool.adjoint(schedule, spool, stops, reverse, [u, other], for_reverse=u)
+        flat.adjoint(schedule, spool, stops, reverse, [u, other], for_reverse=u)
     assert seen == [(step, step) for step in reversed(range(9))] * 3
 
 
@@ -214,7 +215,7 @@ def test_forward_may_say_that_it_ended_before_the_first_step_of_a_call(
         u[:] = stop
         return None
 
-    report = unspool.adjoint(OnlineRevolve(9), spool, forward, lambda u, n: done.append(n), u)
+    report = flat.adjoint(OnlineRevolve(9), spool, forward, lambda u, n: done.append(n), u)
     assert report.steps == 3 and done == [2, 1, 0]
     assert report.recomputed_steps == report.forward_steps - 3
 
@@ -233,7 +234,7 @@ def test_turn_sees_the_last_state_once_before_the_first_reverse(spool: unspool.S
         def at_end(state: np.ndarray, events: list[Any] = events) -> None:
             events.append(("at_end", state[0]))
 
-        unspool.adjoint(schedule, spool, forward, reverse, u, at_end=at_end)
+        flat.adjoint(schedule, spool, forward, reverse, u, at_end=at_end)
         steps = schedule.steps
         assert events == [("at_end", steps), *((n, n) for n in reversed(range(steps)))]
 
@@ -258,7 +259,7 @@ def test_states_may_be_arrays_sequences_mappings_or_functions(spool: unspool.Spo
         def reverse(given: Any, step: int, seen: list[int] = seen) -> None:
             seen.append(int(u[0]))
 
-        unspool.adjoint(Revolve(7, 2), spool, forward, reverse, state)
+        flat.adjoint(Revolve(7, 2), spool, forward, reverse, state)
         assert seen == [6, 5, 4, 3, 2, 1, 0]
 
 
@@ -276,12 +277,12 @@ def test_buffers_that_are_swapped_are_asked_for_anew(spool: unspool.Spool) -> No
         assert state[1] is buffers[1]
         seen.append(buffers[1][0])
 
-    unspool.adjoint(Revolve(9, 2), spool, forward, reverse, lambda: tuple(buffers))
+    flat.adjoint(Revolve(9, 2), spool, forward, reverse, lambda: tuple(buffers))
     assert seen == [8, 7, 6, 5, 4, 3, 2, 1, 0]
     seen.clear()
     buffers[0][:] = buffers[1][:] = 0
     part = {"for_reverse": lambda state: state[1]}
-    unspool.adjoint(
+    flat.adjoint(
         ZCut(9, length=3),
         spool,
         forward,
@@ -298,7 +299,7 @@ def test_forward_may_return_the_new_state(spool: unspool.Spool) -> None:
     def reverse(state: Any, step: int) -> None:
         seen.append(state[0][0])
 
-    unspool.adjoint(Revolve(9, 2), spool, lambda s, a, b: (s[0] + (b - a),), reverse, (first,))
+    flat.adjoint(Revolve(9, 2), spool, lambda s, a, b: (s[0] + (b - a),), reverse, (first,))
     assert seen == [8, 7, 6, 5, 4, 3, 2, 1, 0] and not first.any()
 
 
@@ -310,7 +311,7 @@ def test_views_and_empty_arrays_are_restored_where_they_are(spool: unspool.Spool
     def forward(state: Any, start: int, stop: int) -> None:
         inner[...] = stop
 
-    unspool.adjoint(
+    flat.adjoint(
         Revolve(6, 1),
         spool,
         forward,
@@ -356,7 +357,7 @@ class Doubled(Schedule):
 
 def test_a_state_in_two_tiers_is_one_version(tmp_path: Path) -> None:
     problem = Problem(3)
-    with unspool.Spool("1MiB", disk=tmp_path, on="cpu") as spool:
+    with unspool.Spool("1MiB", disk=tmp_path, device="cpu") as spool:
         report = problem.run(Doubled(), spool, at_end=problem.at_end)
         assert same_gradient(problem, reference(3))
         assert report.saves == 2 and spool.stats().hinted_restores == 3 and len(spool) == 0
@@ -388,7 +389,7 @@ def test_a_copy_that_should_rest_on_disk_is_sent_there(tmp_path: Path) -> None:
     levels = MultiLevel(N, device=1, disk=9, write_seconds={"disk": 0.1})
     slow = levels.counts().tiers["disk"]
     problem = Problem(N)
-    with unspool.Spool("1MiB", disk=tmp_path, on="cpu") as spool:
+    with unspool.Spool("1MiB", disk=tmp_path, device="cpu") as spool:
         report = problem.run(levels, spool)
     assert same_gradient(problem, REFERENCE) and slow > 0
     assert set(report.tiers) == {"device", "disk"} and "device -> disk" in report.links

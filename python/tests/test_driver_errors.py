@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -122,7 +123,7 @@ def test_an_exception_that_takes_no_note_leaves_nothing_behind_either(used: unsp
         raise TakesNoNotes
 
     with pytest.raises(TakesNoNotes):
-        unspool.adjoint(Revolve(N, 3), used, nothing, broken, np.zeros(2))
+        flat.adjoint(Revolve(N, 3), used, nothing, broken, np.zeros(2))
     assert_usable(used)
 
 
@@ -148,19 +149,19 @@ def test_an_exception_of_a_function_that_gives_arrays_is_noted(
 
     state, part = (give, None) if name == "state" else (u, give)
     with pytest.raises(ZeroDivisionError) as raised:
-        unspool.adjoint(StoreAll(N), used, nothing, nothing, state, for_reverse=part)
+        flat.adjoint(StoreAll(N), used, nothing, nothing, state, for_reverse=part)
     assert_matches("by the function `state` or `for_reverse`, to", notes(raised))
     assert_usable(used)
 
 
 def test_a_full_spool_is_an_error_that_names_the_step() -> None:
     u = np.zeros(1000)
-    with unspool.Spool(host=8000 * 4, on="cpu") as spool:
+    with unspool.Spool(host_memory=8000 * 4, device="cpu") as spool:
         with pytest.raises(unspool.errors.CapacityError) as raised:
-            unspool.adjoint(StoreAll(9), spool, nothing, nothing, u, first=100)
+            flat.adjoint(StoreAll(9), spool, nothing, nothing, u, first=100)
         assert_matches(r"by the spool, to save state 4 \(version 104\)", notes(raised))
         assert raised.value.version == 104 and len(spool) == 0 and spool.stats().hints == 0
-        unspool.adjoint(Revolve(9, 3), spool, nothing, nothing, u)
+        flat.adjoint(Revolve(9, 3), spool, nothing, nothing, u)
 
 
 def test_a_wait_that_takes_too_long_leaves_the_spool_usable(spool: unspool.Spool) -> None:
@@ -187,19 +188,11 @@ def test_a_wait_that_takes_too_long_leaves_the_spool_usable(spool: unspool.Spool
 
 
 def test_a_spool_that_is_closed_meanwhile_is_an_error_and_no_more() -> None:
-    spool = unspool.Spool(host="1MiB", on="cpu")
+    spool = unspool.Spool(host_memory="1MiB", device="cpu")
     with pytest.raises(unspool.errors.ClosedError):
-        unspool.adjoint(Revolve(9, 2), spool, nothing, lambda u, n: spool.close(), np.zeros(3))
+        flat.adjoint(Revolve(9, 2), spool, nothing, lambda u, n: spool.close(), np.zeros(3))
     with pytest.raises(unspool.errors.ClosedError):
-        unspool.adjoint(Revolve(9, 2), spool, nothing, nothing, np.zeros(3))
-
-
-def test_a_spool_that_discards_by_itself_is_refused_before_anything_is_done() -> None:
-    with unspool.Spool(host="1MiB", on="cpu", discard_after_restore=True) as spool:
-        assert spool.discard_after_restore
-        with pytest.raises(unspool.errors.OptionError, match="discard_after_restore=True"):
-            unspool.adjoint(Revolve(9, 2), spool, fail, fail, np.zeros(3))
-        assert spool.stats().saves == 0
+        flat.adjoint(Revolve(9, 2), spool, nothing, nothing, np.zeros(3))
 
 
 def fail(*_: Any) -> None:
@@ -212,11 +205,11 @@ def test_versions_in_use_are_refused_before_anything_is_done(used: unspool.Spool
         with pytest.raises(
             unspool.errors.VersionExistsError, match="-5 is already saved"
         ) as raised:
-            unspool.adjoint(schedule, used, fail, fail, np.zeros(3), first=first)
+            flat.adjoint(schedule, used, fail, fail, np.zeros(3), first=first)
         assert raised.value.version == -5
     for beyond in ((1 << 63) - N, -(1 << 63) - 1):
         with pytest.raises(unspool.errors.OptionError, match="64 bits"):
-            unspool.adjoint(Revolve(N, 3), used, fail, fail, np.zeros(3), first=beyond)
+            flat.adjoint(Revolve(N, 3), used, fail, fail, np.zeros(3), first=beyond)
     assert_usable(used)
 
 
@@ -228,7 +221,7 @@ def test_a_version_that_another_saves_meanwhile_stays(used: unspool.Spool) -> No
 
     taken: list[int] = []
     with pytest.raises(unspool.errors.VersionExistsError):
-        unspool.adjoint(Revolve(N, 3), used, forward, nothing, np.zeros(3))
+        flat.adjoint(Revolve(N, 3), used, forward, nothing, np.zeros(3))
     assert used.load(taken[0]).tolist() == [0, 1, 2, 3, 4]
     used.discard(taken[0])
     assert_usable(used)
@@ -267,7 +260,7 @@ def test_a_wrong_action_is_refused_before_the_spool_sees_it(
 ) -> None:
     for part in (None, np.zeros(2)):
         with pytest.raises(unspool.errors.ScheduleError, match=why):
-            unspool.adjoint(
+            flat.adjoint(
                 Wrong(*tail), used, nothing, nothing, np.zeros(2), for_reverse=part, lookahead=0
             )
         assert_usable(used)
@@ -275,7 +268,7 @@ def test_a_wrong_action_is_refused_before_the_spool_sees_it(
 
 def test_a_list_is_refused_before_anything_is_done(used: unspool.Spool) -> None:
     with pytest.raises(unspool.errors.ScheduleError, match="without End"):
-        unspool.adjoint([Save(0), Forward(0, 3)], used, fail, fail, np.zeros(2))
+        flat.adjoint([Save(0), Forward(0, 3)], used, fail, fail, np.zeros(2))
 
 
 class Fickle(Schedule):
@@ -300,12 +293,12 @@ def test_a_schedule_that_changes_its_mind_does_not_get_half_a_state(used: unspoo
     with pytest.raises(
         unspool.errors.ScheduleError, match="is not the one of its dry run: it advances"
     ):
-        unspool.adjoint(Fickle(), used, nothing, nothing, (u, other), for_reverse=u)
+        flat.adjoint(Fickle(), used, nothing, nothing, (u, other), for_reverse=u)
     assert_usable(used)
 
 
 def test_hints_of_a_dry_run_that_went_another_way_are_forgotten(used: unspool.Spool) -> None:
-    unspool.adjoint(Fickle(), used, nothing, nothing, np.zeros(2))
+    flat.adjoint(Fickle(), used, nothing, nothing, np.zeros(2))
     assert_usable(used)
 
 
@@ -334,9 +327,9 @@ class Endless(Schedule):
 
 def test_iterators_that_cannot_be_run_dry_are_refused(used: unspool.Spool) -> None:
     with pytest.raises(unspool.errors.ScheduleError, match="a new one each time"):
-        unspool.adjoint(Spent(), used, fail, fail, np.zeros(2))
+        flat.adjoint(Spent(), used, fail, fail, np.zeros(2))
     with pytest.raises(unspool.errors.ScheduleError, match=r"no method finish\(steps\)"):
-        unspool.adjoint(Endless(), used, lambda *_: Stop(2), fail, np.zeros(2))
+        flat.adjoint(Endless(), used, lambda *_: Stop(2), fail, np.zeros(2))
     assert_usable(used)
 
 
@@ -356,7 +349,7 @@ def test_an_end_that_cannot_be_is_refused(
     schedule: Schedule, stop: Stop, kind: type[Exception], why: str, used: unspool.Spool
 ) -> None:
     with pytest.raises(kind, match=why):
-        unspool.adjoint(schedule, used, lambda *_: stop, fail, np.zeros(2), at_end=nothing)
+        flat.adjoint(schedule, used, lambda *_: stop, fail, np.zeros(2), at_end=nothing)
     assert_usable(used)
 
 
@@ -373,7 +366,7 @@ def test_a_state_of_another_kind_is_refused(used: unspool.Spool) -> None:
         (lambda: u, u, "`state` is a function: change its arrays in place"),
     ]:
         with pytest.raises(unspool.errors.OptionError, match=why) as raised:
-            unspool.adjoint(Revolve(N, 3), used, lambda *_, r=returned: r, fail, state)
+            flat.adjoint(Revolve(N, 3), used, lambda *_, r=returned: r, fail, state)
         assert_matches(r"forward\(state, 0, ", notes(raised))
     assert_usable(used)
 
@@ -382,11 +375,11 @@ def test_arrays_that_cannot_be_restored_are_errors_that_name_the_step(used: unsp
     fixed = np.zeros(3)
     fixed.flags.writeable = False
     with pytest.raises(unspool.errors.ArrayError) as raised:
-        unspool.adjoint(Revolve(N, 3), used, nothing, nothing, fixed)
+        flat.adjoint(Revolve(N, 3), used, nothing, nothing, fixed)
     assert_matches("to restore state", notes(raised))
     shapes = iter([3, 4, 5, 6, 7, 8, 9, 10] * 9)
     with pytest.raises(unspool.errors.ArrayError) as raised:
-        unspool.adjoint(Revolve(N, 3), used, nothing, nothing, lambda: np.zeros(next(shapes)))
+        flat.adjoint(Revolve(N, 3), used, nothing, nothing, lambda: np.zeros(next(shapes)))
     assert_matches("to restore state", notes(raised))
     assert_usable(used)
 
@@ -419,7 +412,7 @@ def test_arguments_that_make_no_sense_are_refused(
         "state": np.zeros(3),
     }
     with pytest.raises(kind, match=why):
-        unspool.adjoint(**{**given, **changes})
+        flat.adjoint(**{**given, **changes})
     assert_usable(used)
 
 

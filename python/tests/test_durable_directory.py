@@ -13,7 +13,7 @@ import unspool
 
 def keep(path: Path, count: int = 5) -> list[Path]:
     """Saves versions 0 to count - 1, too large to share a file, and names their files."""
-    with unspool.Spool(host="1MiB", disk=unspool.Disk(path, durable=True)) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=unspool.Disk(path, durable=True)) as spool:
         for version in range(count):
             spool.save(version, np.full(10_000, version))
     return sorted(path.glob("frame-*"))
@@ -27,7 +27,7 @@ def change(path: Path, at: int) -> None:
 
 def opened(path: Path, **options: object) -> unspool.Spool:
     disk = unspool.Disk(path, **({"durable": True} | options))  # type: ignore[arg-type]
-    return unspool.Spool(host="1MiB", disk=disk)
+    return unspool.Spool(host_memory="1MiB", disk=disk)
 
 
 def test_one_changed_byte_costs_one_version_and_a_warning(tmp_path: Path) -> None:

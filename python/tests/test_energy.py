@@ -249,7 +249,7 @@ def test_statistics_have_what_was_taken_since_the_opening(packages, monkeypatch)
     counters = Counters(packages.root, "no such library")
     monkeypatch.setattr(_energy, "counters", lambda: counters)
     packages.write("intel-rapl:0", 6_000_000)
-    with unspool.Spool(host="1MiB", on="cpu") as spool:
+    with unspool.Spool(host_memory="1MiB", device="cpu") as spool:
         spool.save(0, np.zeros(3))
         before = spool.stats()
         packages.write("intel-rapl:0", 8_000_000_000)
@@ -259,7 +259,7 @@ def test_statistics_have_what_was_taken_since_the_opening(packages, monkeypatch)
         assert before == after, "energy is that of the machine"
         assert "energy: 7,994 J of the processors" in str(after)
         assert json.loads(json.dumps(after.to_dict()))["energy"]["processors"] == 7994.0
-        with unspool.Spool(host="1MiB", on="cpu") as later:
+        with unspool.Spool(host_memory="1MiB", device="cpu") as later:
             assert later.stats().energy.processors == 0.0
         (packages.root / "intel-rapl:0" / "energy_uj").unlink()
         lost = spool.stats()
@@ -278,7 +278,7 @@ def test_statistics_of_a_spool_on_a_gpu_have_what_that_took(nvml, packages, monk
         return 0
 
     nvml.nvmlDeviceGetHandleByPciBusId_v2 = found
-    with unspool.Spool(device="1MiB", on="cuda:1") as spool:
+    with unspool.Spool(device_memory="1MiB", device="cuda:1") as spool:
         assert spool.stats().energy == EnergyStats(gpu=0.0), "the counter was waited for"
         nvml.millijoules += 12_000
         assert spool.stats().energy == EnergyStats(gpu=12.0)

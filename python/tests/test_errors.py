@@ -67,7 +67,7 @@ def test_a_dataset_is_restored_by_what_the_error_says(spool: unspool.Spool) -> N
 
 def test_a_call_in_a_writing_block_that_waits_for_the_block_is_named() -> None:
     with (
-        unspool.Spool(host="64KiB", on="cpu", timeout=60) as spool,
+        unspool.Spool(host_memory="64KiB", device="cpu", timeout=60) as spool,
         spool.writing(1, (6000,), "f8"),
     ):
         for call in (spool.load, spool.discard, spool.durable):
@@ -95,7 +95,7 @@ def counting() -> Iterator[None]:
 def test_a_save_that_waits_for_the_room_of_its_own_block_is_refused() -> None:
     # With another thread of the program, which might discard something, the save would wait.
     with (
-        unspool.Spool(host="64KiB", on="cpu", timeout=60) as spool,
+        unspool.Spool(host_memory="64KiB", device="cpu", timeout=60) as spool,
         spool.writing(1, (6000,), "f8"),
     ):
         for call in [
@@ -109,7 +109,7 @@ def test_a_save_that_waits_for_the_room_of_its_own_block_is_refused() -> None:
 
 def test_a_save_in_a_block_waits_for_other_threads_and_names_the_block_at_its_end() -> None:
     with (
-        unspool.Spool(host="64KiB", on="cpu", timeout=2) as spool,
+        unspool.Spool(host_memory="64KiB", device="cpu", timeout=2) as spool,
         spool.writing(1, (6000,), "f8"),
     ):
         done = threading.Event()
@@ -122,7 +122,7 @@ def test_a_save_in_a_block_waits_for_other_threads_and_names_the_block_at_its_en
 
 
 def test_a_save_in_a_block_goes_on_where_room_is_made(tmp_path: Path) -> None:
-    with unspool.Spool(host="128KiB", disk=tmp_path, on="cpu") as spool:
+    with unspool.Spool(host_memory="128KiB", disk=tmp_path, device="cpu") as spool:
         with spool.writing(100, (6000,), "f8", to="numpy") as array:
             for version in range(10):
                 spool.save(version, np.full(6000, version))
@@ -138,7 +138,8 @@ def test_a_flush_that_a_full_medium_refuses_says_where_and_with_what_number(
 import errno, resource, signal, sys
 import numpy as np, unspool
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-spool = unspool.Spool(host="8MiB", on="cpu", disk=unspool.Disk(sys.argv[1], durable=True))
+disk = unspool.Disk(sys.argv[1], durable=True)
+spool = unspool.Spool(host_memory="8MiB", device="cpu", disk=disk)
 spool.save(1, np.zeros(1 << 18))
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY))
 spool.save(2, np.zeros(1 << 18))
@@ -158,7 +159,7 @@ spool.close()
 
 
 def test_damaged_bytes_are_those_of_a_file(tmp_path: Path) -> None:
-    with unspool.Spool(on="cpu", disk=unspool.Disk(tmp_path, durable=True)) as spool:
+    with unspool.Spool(device="cpu", disk=unspool.Disk(tmp_path, durable=True)) as spool:
         spool.save(1, np.zeros(10_000))
         spool.flush()
         (file,) = tmp_path.glob("frame-*")

@@ -55,7 +55,7 @@ def test_the_example_of_revolve_computes_the_gradient(capsys):
 
 
 SMALL = {
-    "phase_field.py": ["--shape", "24", "24", "--steps", "40", "--host", "64KiB"],
+    "phase_field.py": ["--shape", "24", "24", "--steps", "40", "--host-memory", "64KiB"],
     "quantum_control.py": ["--spins", "2", "--steps", "30", "--slots", "4"],
 }
 
@@ -120,8 +120,8 @@ def test_a_spin_that_is_alone_turns_by_its_fields():
         ("phase_field.py", ["--steps", "0"], "from 1"),
         ("quantum_control.py", ["--spins", "0"], "1 to 10"),
         ("quantum_control.py", ["--duration", "nan"], "more than 0"),
-        ("phase_field.py", ["--on", "cuda"], "pip install cupy"),
-        ("quantum_control.py", ["--on", "cuda"], "pip install cupy"),
+        ("phase_field.py", ["--device", "cuda"], "pip install cupy"),
+        ("quantum_control.py", ["--device", "cuda"], "pip install cupy"),
     ],
 )
 def test_examples_refuse_what_they_cannot_compute(name, arguments, why, capsys, monkeypatch):
@@ -135,6 +135,8 @@ def test_examples_refuse_what_they_cannot_compute(name, arguments, why, capsys, 
 @pytest.mark.parametrize("name", SMALL)
 def test_examples_compute_the_same_on_a_gpu(name):
     gpu_library("cupy")
-    sizes = ["--iterations", "2", "--device", "1MiB"]
-    for here, there in zip(run(name, *sizes[:2]), run(name, *sizes, "--on", "cuda"), strict=True):
+    sizes = ["--iterations", "2", "--device-memory", "1MiB"]
+    for here, there in zip(
+        run(name, *sizes[:2]), run(name, *sizes, "--device", "cuda"), strict=True
+    ):
         assert there == pytest.approx(here, rel=1e-6)

@@ -31,7 +31,10 @@ OPAQUE = ["M8[ns]", "m8[s]", "S5", "U3", ">f8"]
 @pytest.fixture
 def spool(driver: Driver) -> Iterator[unspool.Spool]:
     with unspool.Spool(
-        device="32MiB", host="32MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="32MiB",
+        host_memory="32MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as opened:
         yield opened
 
@@ -259,8 +262,8 @@ def test_arrays_of_the_host_and_of_the_device_mix(spool: unspool.Spool, driver: 
 
 
 def test_a_spool_in_main_memory_takes_arrays_of_a_device(driver: Driver) -> None:
-    with unspool.Spool(host="8MiB", on="cpu") as spool:
-        assert spool.on == "cpu" and "cuda" not in repr(spool)
+    with unspool.Spool(host_memory="8MiB", device="cpu") as spool:
+        assert spool.device == "cpu" and "cuda" not in repr(spool)
         for make in (CaiArray, DlpackArray):
             spool.save(0, make(driver, numbers()))
             assert same_bits(spool.load(0), numbers())
@@ -282,8 +285,8 @@ def test_a_spool_without_memory_takes_arrays_of_a_device(driver: Driver, tmp_pat
 
 
 def test_arrays_of_another_device_are_refused(driver: Driver) -> None:
-    with unspool.Spool(device="8MiB", on="cuda:1") as spool:
-        assert spool.on == "cuda:1" and 'on="cuda:1"' in repr(spool)
+    with unspool.Spool(device_memory="8MiB", device="cuda:1") as spool:
+        assert spool.device == "cuda:1" and 'device="cuda:1"' in repr(spool)
         for array in (CaiArray(driver, numbers()), DlpackArray(driver, numbers())):
             with pytest.raises(unspool.errors.DeviceError, match=r"device 0.*device 1.*cuda:0"):
                 spool.save(0, array)
@@ -299,7 +302,7 @@ def test_a_stream_of_another_device_is_refused(driver: Driver) -> None:
     driver.context(1)
     elsewhere = driver.stream()
     driver.context(0)
-    with unspool.Spool(device="8MiB", on="cuda:0") as spool:
+    with unspool.Spool(device_memory="8MiB", device="cuda:0") as spool:
         array = CaiArray(driver, numbers())
         with pytest.raises(unspool.errors.DeviceError, match="stream"):
             spool.save(0, array, stream=elsewhere)
@@ -308,7 +311,7 @@ def test_a_stream_of_another_device_is_refused(driver: Driver) -> None:
 
 def test_a_device_that_is_not_there_is_named(driver: Driver) -> None:
     with pytest.raises(unspool.errors.DeviceError, match="device 7"):
-        unspool.Spool(device="8MiB", on="cuda:7")
+        unspool.Spool(device_memory="8MiB", device="cuda:7")
 
 
 def test_a_stream_that_is_being_captured_is_refused(spool: unspool.Spool, driver: Driver) -> None:
@@ -329,7 +332,7 @@ def test_a_capture_of_another_stream_is_left_alone(driver: Driver) -> None:
     array = CaiArray(driver, numbers(), stream)
     # In the global mode, which is PyTorch's, unsafe calls of any thread spoil the capture.
     driver.call("cuStreamBeginCapture_v2", ctypes.c_void_p(captured), 0)
-    with unspool.Spool(device="4MiB", host="8MiB", on="cuda") as spool:
+    with unspool.Spool(device_memory="4MiB", host_memory="8MiB", device="cuda") as spool:
         for version in range(8):
             spool.save(version, array)
             spool.restore(version, array)
@@ -399,7 +402,10 @@ def test_a_failing_copy_gives_everything_back(spool: unspool.Spool, driver: Driv
 
 def test_a_history_larger_than_the_device_tier_comes_back(driver: Driver) -> None:
     with unspool.Spool(
-        device="1MiB", host="4MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="1MiB",
+        host_memory="4MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as spool:
         array = CaiArray(driver, np.zeros(1 << 16, "f4"))
         for version in range(12):
@@ -414,8 +420,8 @@ def test_a_history_larger_than_the_device_tier_comes_back(driver: Driver) -> Non
 
 def test_the_sizes_that_auto_picks_are_shown(driver: Driver) -> None:
     # The pinned memory of a whole machine is too much for a test: test_without_gpu.py has the host.
-    with unspool.Spool(device="auto", host="8MiB") as spool:
-        assert "(auto)" in repr(spool) and spool.on == "cuda:0"
+    with unspool.Spool(device_memory="auto", host_memory="8MiB") as spool:
+        assert "(auto)" in repr(spool) and spool.device == "cuda:0"
         device, host = spool.stats().tiers
         assert device.capacity > 0 and any("auto" in note for note in device.notes)
         assert host.ready is not None and not any("auto" in note for note in host.notes)
@@ -429,10 +435,10 @@ def test_a_smaller_device_tier_is_taken_only_when_asked(driver: Driver) -> None:
         time.sleep(0.01)
     driver.control("take", 0, ctypes.c_uint64(MEMORY - (1 << 30)))
     with pytest.raises(unspool.Error, match="memory"):
-        unspool.Spool(device=2 << 30, on="cuda")
+        unspool.Spool(device_memory=2 << 30, device="cuda")
     with (
         pytest.warns(RuntimeWarning, match="instead of 2 GiB"),
-        unspool.Spool(device=2 << 30, on="cuda", shrink_ok=True) as spool,
+        unspool.Spool(device_memory=2 << 30, device="cuda", shrink_ok=True) as spool,
     ):
         assert 0 < spool.stats().tiers[0].capacity < 1 << 30
 
@@ -443,7 +449,7 @@ def test_the_host_memory_of_a_closed_spool_is_ready_for_the_next_one(driver: Dri
 
     unspool.trim()
     for cycle in range(5):
-        with unspool.Spool(device="4MiB", host="48MiB", on="cuda") as spool:
+        with unspool.Spool(device_memory="4MiB", host_memory="48MiB", device="cuda") as spool:
             if cycle == 0:
                 spool.prepare()
                 deadline = time.monotonic() + 20

@@ -28,9 +28,9 @@ BYTES = 8000
 
 def opened(**more: Any) -> Spool:
     options = {
-        "device": "4MiB",
-        "host": "4MiB",
-        "on": "cuda",
+        "device_memory": "4MiB",
+        "host_memory": "4MiB",
+        "device": "cuda",
         "debug": unspool.Debug(check_order=True),
     }
     return Spool(**options, **({"codec": BOUND} | more))
@@ -128,7 +128,7 @@ def test_a_plan_holds_checkpoints_for_as_long_as_its_run_takes(
 def test_a_plan_for_main_memory_holds_nothing(tmp_path: Path, driver: Driver) -> None:
     path = tmp_path / "run.json"
     recorded(path, 1e-6, repr(BOUND))
-    options = {"host": "4MiB", "on": "cuda", "codec": BOUND}
+    options = {"host_memory": "4MiB", "device": "cuda", "codec": BOUND}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", accumulate.PlanDroppedWarning)
         with Spool(**options, profile=path) as spool:
@@ -148,11 +148,11 @@ def test_without_a_plan_a_profile_holds_nothing(driver: Driver, tmp_path: Path) 
 @pytest.mark.parametrize("given", [0, -1, 4097, 1.5, "many", (8,), (0, "1MiB"), [8], True])
 def test_what_makes_no_sense_is_refused(given: Any) -> None:
     with pytest.raises(OptionError, match="accumulate"):
-        Spool(host="1MiB", on="cpu", codec="lossless", accumulate=given)
+        Spool(host_memory="1MiB", device="cpu", codec="lossless", accumulate=given)
 
 
 def test_in_main_memory_it_changes_nothing() -> None:
     values = wave(SHAPE, "float32", 1)
-    with unspool.Spool(host="1MiB", on="cpu", codec="lossless", accumulate=8) as spool:
+    with unspool.Spool(host_memory="1MiB", device="cpu", codec="lossless", accumulate=8) as spool:
         spool.save(0, values)
         assert same_bits(spool.load(0), values)

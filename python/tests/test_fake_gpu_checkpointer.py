@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.fake_gpu
 
 
 def opened(path: Path, **options: Any) -> unspool.Checkpointer:
-    tiers = {"device": "8MiB", "host": "8MiB", "on": "cuda"}
-    return unspool.Checkpointer(path, **{"every": 1, "signals": (), **tiers, **options})
+    tiers = {"device_memory": "8MiB", "host_memory": "8MiB", "device": "cuda"}
+    return flat.checkpointer(path, **{"every": 1, "signals": (), **tiers, **options})
 
 
 def numbers() -> np.ndarray:
@@ -74,7 +75,7 @@ def test_arrays_of_a_gpu_are_stored_as_increments_and_come_back_there(
 def test_only_what_has_changed_leaves_the_gpu(driver: Driver, tmp_path: Path) -> None:
     u = np.arange(500_000, dtype="f4")
     # Room for a little more than two.
-    with opened(tmp_path / "run", increments=True, keep=9, device="4100KiB") as checkpoints:
+    with opened(tmp_path / "run", increments=True, keep=9, device_memory="4100KiB") as checkpoints:
         for step in range(1, 5):
             u[step * 40_000] = -step
             array = CaiArray(driver, u)
@@ -94,7 +95,7 @@ def test_what_the_device_tier_has_no_room_for_is_compared_in_main_memory(
     driver: Driver, tmp_path: Path
 ) -> None:
     u = np.arange(500_000, dtype="f4")
-    with opened(tmp_path / "run", increments=True, keep=9, device="1MiB") as checkpoints:
+    with opened(tmp_path / "run", increments=True, keep=9, device_memory="1MiB") as checkpoints:
         for step in range(1, 4):
             u[step] = -step
             checkpoints.save(step, u=CaiArray(driver, u))

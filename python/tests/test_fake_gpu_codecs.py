@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import unspool
-from unspool import Bound, Disk, NvComp, Spool, Zfp, codecs
+from unspool import Bound, Disk, Spool, codecs
+from unspool.codecs import NvComp, Zfp
 
 from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
 from fake_gpu import CaiArray, DlpackArray, Driver
@@ -24,9 +25,9 @@ BOUND = Bound(range=1e-3)
 @pytest.fixture
 def spool(driver: Driver) -> Iterator[Spool]:
     options = {
-        "device": "32MiB",
-        "host": "32MiB",
-        "on": "cuda",
+        "device_memory": "32MiB",
+        "host_memory": "32MiB",
+        "device": "cuda",
         "debug": unspool.Debug(check_order=True),
     }
     with Spool(**options, codec=BOUND) as opened:
@@ -46,7 +47,7 @@ def restored(spool: Spool, driver: Driver, version: int, like: np.ndarray) -> np
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=repr)
 def test_the_gpu_reconstructs_what_the_cpu_does(driver: Driver, bound: Bound) -> None:
-    with Spool(device="32MiB", host="32MiB", on="cuda", codec=bound) as spool:
+    with Spool(device_memory="32MiB", host_memory="32MiB", device="cuda", codec=bound) as spool:
         for number, (dtype, shape) in enumerate((d, s) for d in FLOATS for s in SHAPES):
             values = with_specials(wave(shape, dtype, number), number)
             spool.save(number, CaiArray(driver, values))
@@ -115,7 +116,7 @@ def test_several_arrays_of_a_checkpoint_have_codecs_of_their_own(driver: Driver)
     arrays = {name: wave((64, 64), "float32", seed) for seed, name in enumerate("uvw")}
     arrays["mask"] = (arrays["u"] > 0).astype(np.uint8)
     with Spool(
-        device="16MiB", on="cuda", codec=chosen, debug=unspool.Debug(check_codec=True)
+        device_memory="16MiB", device="cuda", codec=chosen, debug=unspool.Debug(check_codec=True)
     ) as spool:
         spool.save(0, **{name: CaiArray(driver, one) for name, one in arrays.items()})
         targets = {name: CaiArray(driver, np.zeros_like(one)) for name, one in arrays.items()}
@@ -139,12 +140,13 @@ def test_arrays_of_host_and_gpu_cross_over(spool: Spool, driver: Driver) -> None
 
 def test_a_long_history_goes_through_all_tiers(driver: Driver, tmp_path: Path) -> None:
     disk = Disk(tmp_path, compress="zstd")
-    with Spool(device="256KiB", host="512KiB", disk=disk, on="cuda", codec=BOUND) as spool:
+    with Spool(
+        device_memory="256KiB", host_memory="512KiB", disk=disk, device="cuda", codec=BOUND
+    ) as spool:
         values = [wave((96, 128), "float32", seed) for seed in range(60)]
-        spool.expect(reversed(range(60)), start=False)
+        spool.expect(reversed(range(60)), once=True)
         for version, one in enumerate(values):
             spool.save(version, CaiArray(driver, one))
-        spool.start_prefetch()
         for version in reversed(range(60)):
             found = restored(spool, driver, version, values[version])
             assert same_bits(found, expected(values[version]))
@@ -165,7 +167,7 @@ def test_a_device_tier_is_written_and_read_in_place(spool: Spool, driver: Driver
 
 def test_zfp_refuses_values_that_it_cannot_express(driver: Driver) -> None:
     values = with_specials(wave((64, 64), "float32"))
-    with Spool(device="16MiB", on="cuda", codec=Zfp(rate=8)) as spool:
+    with Spool(device_memory="16MiB", device="cuda", codec=Zfp(rate=8)) as spool:
         with pytest.raises(unspool.Error):
             spool.save(0, CaiArray(driver, values))
             spool.flush()
@@ -181,7 +183,12 @@ def test_zfp_of_a_fixed_rate_comes_back_from_every_tier_as_the_cpu_decodes_it(
 ) -> None:
     shapes = [(1000,), (33, 47), (9, 10, 11)]
     arrays = [wave(shape, dtype, seed) for seed, shape in enumerate(shapes * 4)]
-    options = {"device": "16KiB", "host": "16KiB", "disk": Disk(tmp_path), "on": "cuda"}
+    options = {
+        "device_memory": "16KiB",
+        "host_memory": "16KiB",
+        "disk": Disk(tmp_path),
+        "device": "cuda",
+    }
     for rate in (4, 8, 16):
         codec = Zfp(rate=rate)
         with Spool(**options, codec=codec) as spool:
@@ -205,7 +212,11 @@ def nvcomp(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nvcomp_brings_back_every_bit(driver: Driver, tmp_path: Path, codec: NvComp) -> None:
     values = [np.repeat(wave((64, 64), "float32", seed), 16, axis=0) for seed in range(6)]
     with Spool(
-        device="512KiB", host="512KiB", disk=Disk(tmp_path), on="cuda", codec=codec
+        device_memory="512KiB",
+        host_memory="512KiB",
+        disk=Disk(tmp_path),
+        device="cuda",
+        codec=codec,
     ) as spool:
         for version, one in enumerate(values):
             spool.save(version, CaiArray(driver, one))
@@ -220,7 +231,7 @@ def test_nvcomp_brings_back_every_bit(driver: Driver, tmp_path: Path, codec: NvC
 def test_a_gpu_without_nvcomp_says_what_to_install(driver: Driver) -> None:
     values = CaiArray(driver, wave((64, 64), "float32"))
     with (
-        Spool(device="1MiB", on="cuda", codec=NvComp("lz4")) as spool,
+        Spool(device_memory="1MiB", device="cuda", codec=NvComp("lz4")) as spool,
         pytest.raises(unspool.errors.ArrayError, match=r"pip install unspool\[nvcomp\]"),
     ):
         spool.save(0, values)

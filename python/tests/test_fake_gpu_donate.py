@@ -21,7 +21,10 @@ ITEMS = 1 << 14
 @pytest.fixture
 def spool(driver: Driver) -> Iterator[unspool.Spool]:
     with unspool.Spool(
-        device="256KiB", host="8MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="256KiB",
+        host_memory="8MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as opened:
         yield opened
 
@@ -30,7 +33,9 @@ def spool(driver: Driver) -> Iterator[unspool.Spool]:
 def lone(driver: Driver) -> Iterator[unspool.Spool]:
     """A spool from which nothing is flushed: a flush that is under way keeps an array for a while
     after it was discarded."""
-    with unspool.Spool(device="256KiB", on="cuda", debug=unspool.Debug(check_order=True)) as opened:
+    with unspool.Spool(
+        device_memory="256KiB", device="cuda", debug=unspool.Debug(check_order=True)
+    ) as opened:
         yield opened
 
 
@@ -93,7 +98,7 @@ def test_the_work_before_the_call_is_part_of_what_is_given(
 
 @pytest.mark.parametrize("end", ["close", "drop"])
 def test_a_spool_that_ends_lets_go_of_what_it_was_given(driver: Driver, end: str) -> None:
-    spool = unspool.Spool(device="256KiB", on="cuda")
+    spool = unspool.Spool(device_memory="256KiB", device="cuda")
     kept = [given(spool, driver, version) for version in range(3)]
     assert alive(kept) == 3
     if end == "close":

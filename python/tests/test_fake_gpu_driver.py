@@ -7,6 +7,7 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -52,7 +53,7 @@ class Problem:
     def run(self, schedule: Schedule, spool: unspool.Spool, **options: Any) -> Any:
         """Drives it."""
         self.unknown = schedule.steps is None
-        return unspool.adjoint(
+        return flat.adjoint(
             schedule,
             spool,
             self.forward,
@@ -74,7 +75,9 @@ class Problem:
 def test_with_room_nothing_waits_for_the_device(
     schedule: Schedule, explicit: bool, driver: Driver
 ) -> None:
-    with unspool.Spool(device="8MiB", on="cuda", debug=unspool.Debug(check_order=True)) as spool:
+    with unspool.Spool(
+        device_memory="8MiB", device="cuda", debug=unspool.Debug(check_order=True)
+    ) as spool:
         stream = driver.stream()
         problem = Problem(driver, stream)
         if explicit:
@@ -95,7 +98,10 @@ def test_with_little_room_states_go_to_the_host_and_come_back(
     schedule: Schedule, make: type, driver: Driver
 ) -> None:
     with unspool.Spool(
-        device=3 * BYTES, host="1MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory=3 * BYTES,
+        host_memory="1MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as spool:
         problem = Problem(driver, driver.stream(), make)
         report = problem.run(schedule, spool)
@@ -118,7 +124,10 @@ def test_an_adjoint_of_a_gpu_goes_on_where_it_was_interrupted(
             raise ZeroDivisionError
 
     with unspool.Spool(
-        device=3 * BYTES, host="1MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory=3 * BYTES,
+        host_memory="1MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as spool:
         stream = driver.stream()
         problem = Problem(driver, stream)
@@ -140,7 +149,10 @@ def test_an_adjoint_of_a_gpu_goes_on_where_it_was_interrupted(
 
 def test_an_exception_leaves_the_spool_of_a_gpu_usable(driver: Driver) -> None:
     with unspool.Spool(
-        device=3 * BYTES, host="1MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory=3 * BYTES,
+        host_memory="1MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as spool:
         problem = Problem(driver, driver.stream())
 

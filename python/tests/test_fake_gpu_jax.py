@@ -25,7 +25,10 @@ STEPS = 5
 @pytest.fixture
 def spool(driver: Driver) -> Iterator[unspool.Spool]:
     with unspool.Spool(
-        device="4KiB", host="32MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="4KiB",
+        host_memory="32MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as opened:
         yield opened
 
@@ -104,7 +107,7 @@ def test_states_come_back_in_the_reverse_order(
 
 
 def test_a_forward_pass_waits_for_nothing_on_the_device(driver: Driver, xla: Xla) -> None:
-    with unspool.Spool(device="1MiB", on="cuda") as spool:
+    with unspool.Spool(device_memory="1MiB", device="cuda") as spool:
         program = Program(driver, xla, jax_loop([spool]))
         driver.control("hold_stream", ctypes.c_void_p(xla.stream))
         # Nothing that is enqueued takes effect before the release: who waited would wait for ever.
@@ -185,7 +188,7 @@ def test_a_history_is_read_once(spool: unspool.Spool, driver: Driver, xla: Xla) 
 
 
 def test_what_does_not_fit_is_an_error_and_leaves_nothing(driver: Driver, xla: Xla) -> None:
-    with unspool.Spool(host="2KiB", on="cuda", timeout=5) as spool:
+    with unspool.Spool(host_memory="2KiB", device="cuda", timeout=5) as spool:
         program = Program(driver, xla, jax_loop([spool]))
         with pytest.raises(Failed, match="There is no room"):
             program.forwards(0.0)
@@ -194,8 +197,8 @@ def test_what_does_not_fit_is_an_error_and_leaves_nothing(driver: Driver, xla: X
 
 def test_a_spool_for_each_gpu(driver: Driver) -> None:
     with (
-        unspool.Spool(device="1MiB", on="cuda:0") as first,
-        unspool.Spool(device="1MiB", on="cuda:1") as second,
+        unspool.Spool(device_memory="1MiB", device="cuda:0") as first,
+        unspool.Spool(device_memory="1MiB", device="cuda:1") as second,
     ):
         both, one = jax_loop([first, second]), jax_loop([first])
         driver.context(1)
@@ -239,7 +242,7 @@ def test_a_device_tier_without_room_says_what_jax_takes(
 ) -> None:
     def said() -> Any:
         with pytest.raises(unspool.Error) as raised:
-            unspool.Spool(device="1TiB", on="cuda")
+            unspool.Spool(device_memory="1TiB", device="cuda")
         return str(raised.value)
 
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)

@@ -23,7 +23,10 @@ COUNT = 48 * 4
 @pytest.fixture
 def spool(driver: Driver) -> Iterator[unspool.Spool]:
     with unspool.Spool(
-        device="32MiB", host="32MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="32MiB",
+        host_memory="32MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as opened:
         yield opened
 
@@ -138,7 +141,10 @@ def test_a_checkpoint_of_a_slower_tier_is_copied_for_reading_and_refused_for_wri
     driver: Driver,
 ) -> None:
     with unspool.Spool(
-        device="1MiB", host="16MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="1MiB",
+        host_memory="16MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as spool:
         large = np.arange(1 << 18, dtype="f8")
         spool.save(1, large)
@@ -156,7 +162,10 @@ def test_a_checkpoint_of_a_slower_tier_is_copied_for_reading_and_refused_for_wri
 
 def test_a_device_tier_that_is_full_at_the_moment_is_stood_in_for(driver: Driver) -> None:
     with unspool.Spool(
-        device="1MiB", host="16MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="1MiB",
+        host_memory="16MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as spool:
         blocks = [spool.writing(version, 400_000, "u1") for version in range(4)]
         buffers = [block.__enter__() for block in blocks]
@@ -168,7 +177,9 @@ def test_a_device_tier_that_is_full_at_the_moment_is_stood_in_for(driver: Driver
 
 
 def test_without_a_device_tier_pinned_memory_is_lent(driver: Driver) -> None:
-    with unspool.Spool(host="4MiB", on="cuda", debug=unspool.Debug(check_order=True)) as spool:
+    with unspool.Spool(
+        host_memory="4MiB", device="cuda", debug=unspool.Debug(check_order=True)
+    ) as spool:
         with spool.writing(1, (6, 8), "f4", to="numpy") as array:
             array[...] = numbers()
         target = CaiArray(driver, numbers() * 0)
@@ -180,7 +191,7 @@ def test_without_a_device_tier_pinned_memory_is_lent(driver: Driver) -> None:
 
 
 def test_buffers_outlive_the_spool_without_a_crash(driver: Driver) -> None:
-    spool = unspool.Spool(device="4MiB", on="cuda")
+    spool = unspool.Spool(device_memory="4MiB", device="cuda")
     with spool.writing(1, (6, 8), "f4") as buffer:
         capsule = buffer.__dlpack__()
         address = buffer.ptr
@@ -296,8 +307,8 @@ class Sequence:
 @pytest.mark.parametrize("seed", range(10))
 def test_random_histories_come_back_byte_for_byte(driver: Driver, seed: int, tmp_path) -> None:
     driver.control("set", b"seed", ctypes.c_uint64(seed))
-    tiers = {"device": "256KiB", "host": "512KiB", "disk": tmp_path}
-    with unspool.Spool(**tiers, on="cuda", debug=unspool.Debug(check_order=True)) as spool:
+    tiers = {"device_memory": "256KiB", "host_memory": "512KiB", "disk": tmp_path}
+    with unspool.Spool(**tiers, device="cuda", debug=unspool.Debug(check_order=True)) as spool:
         sequence = Sequence(spool, driver, seed)
         for _ in range(120):
             sequence.step()
@@ -309,7 +320,7 @@ def test_random_histories_come_back_byte_for_byte(driver: Driver, seed: int, tmp
 def encoded(driver: Driver) -> Iterator[unspool.Spool]:
     """Two checkpoints that a block decodes, of 1s and of 2s."""
     with unspool.Spool(
-        device="1MiB", codec="lossless", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="1MiB", codec="lossless", device="cuda", debug=unspool.Debug(check_order=True)
     ) as opened:
         for version in (1, 2):
             opened.save(version, CaiArray(driver, np.full(40_000, version, "u1")))

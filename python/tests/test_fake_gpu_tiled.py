@@ -21,7 +21,13 @@ TILE = 4 * 1024
 
 def tiled(tmp_path: Path, rows: int = 30, **options: Any) -> TiledArray:
     """Tiles of four rows, of which three fit into the device and six into the host tier."""
-    tiers = {"device": 4 * TILE, "host": 8 * TILE, "disk": tmp_path, "on": "cuda", "to": None}
+    tiers = {
+        "device_memory": 4 * TILE,
+        "host_memory": 8 * TILE,
+        "disk": tmp_path,
+        "device": "cuda",
+        "to": None,
+    }
     debug = unspool.Debug(check_order=True)
     return unspool.tiled((rows, 1024), "uint8", tile=4, debug=debug, **{**tiers, **options})
 
@@ -50,7 +56,7 @@ def test_tiles_are_computed_on_the_device_again_and_again(
 def test_work_on_a_stream_that_is_held_is_in_order_and_is_not_waited_for(
     driver: Driver, tmp_path: Path
 ) -> None:
-    with tiled(tmp_path, rows=8, codec=None, device=8 * TILE) as array:
+    with tiled(tmp_path, rows=8, codec=None, device_memory=8 * TILE) as array:
         stream = driver.stream()
         array[...] = 1
         driver.synchronize()
@@ -109,7 +115,7 @@ def test_calls_that_need_a_library_of_arrays_say_so(driver: Driver, tmp_path: Pa
 
 
 def test_without_a_device_tier_tiles_are_those_of_numpy(driver: Driver, tmp_path: Path) -> None:
-    with tiled(tmp_path, device=None, to="auto") as array:
+    with tiled(tmp_path, device_memory=None, to="auto") as array:
         for index, a in array.sweep("rw"):
             assert isinstance(a, np.ndarray)
             a += np.uint8(index)

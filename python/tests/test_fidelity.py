@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -105,11 +106,11 @@ def test_a_part_of_the_state_and_a_list_are_checked_too() -> None:
 
     held = list(problem.adjoint_state.values())
     with (
-        unspool.Spool(host="16MiB", on="cpu", codec=codec) as spool,
+        unspool.Spool(host_memory="16MiB", device="cpu", codec=codec) as spool,
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", FidelityWarning)
-        report = unspool.adjoint(
+        report = flat.adjoint(
             StoreAll(60),
             spool,
             problem.forward,
@@ -132,18 +133,18 @@ def test_what_makes_no_sense_is_refused_and_a_failure_leaves_nothing() -> None:
             problem.run(StoreAll(20), None, check=check)
     with pytest.raises(OptionError, match="how many there are"):
         problem.run(OnlineRevolve(4), None, check=2)
-    with unspool.Spool(host="1MiB", on="cpu") as spool:
+    with unspool.Spool(host_memory="1MiB", device="cpu") as spool:
         given = (spool, problem.forward, problem.reverse, problem.state)
         with pytest.raises(OptionError, match="give `adjoint_state`"):
-            unspool.adjoint(StoreAll(20), *given, check=2)
+            flat.adjoint(StoreAll(20), *given, check=2)
         with pytest.raises(OptionError, match="`resume` cannot be checked"):
-            unspool.adjoint(StoreAll(20), *given, check=2, resume="x", adjoint_state=[])
+            flat.adjoint(StoreAll(20), *given, check=2, resume="x", adjoint_state=[])
 
         def broken(state: Any, step: int) -> None:
             raise FloatingPointError
 
         with pytest.raises(FloatingPointError):
-            unspool.adjoint(
+            flat.adjoint(
                 StoreAll(20),
                 spool,
                 problem.forward,
@@ -190,11 +191,11 @@ class Diffused:
 
     def run(self, codec: Any, check: int) -> tuple[Any, Any]:
         with (
-            unspool.Spool(host="16MiB", on="cpu", codec=codec) as spool,
+            unspool.Spool(host_memory="16MiB", device="cpu", codec=codec) as spool,
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", FidelityWarning)
-            report = unspool.adjoint(
+            report = flat.adjoint(
                 Revolve(60, 6),
                 spool,
                 self.forward,

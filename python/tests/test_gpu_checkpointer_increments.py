@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -49,10 +50,10 @@ def to_host(library: str, array: Any) -> np.ndarray:
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 @pytest.mark.parametrize("codec", [None, {"u": "lossless"}])
 def test_a_chain_comes_back_bit_for_bit(library: str, codec: Any, tmp_path: Path) -> None:
-    tiers = {"device": "64MiB", "host": "64MiB", "on": "cuda"}
+    tiers = {"device_memory": "64MiB", "host_memory": "64MiB", "device": "cuda"}
     options: dict[str, Any] = {"every": 1, "signals": (), "keep": 99, "codec": codec, **tiers}
     all_states = states()
-    with unspool.Checkpointer(tmp_path / "run", increments=9, **options) as checkpoints:
+    with flat.checkpointer(tmp_path / "run", increments=9, **options) as checkpoints:
         for step, state in enumerate(all_states):
             arrays = {name: to_gpu(library, array) for name, array in state.items()}
             checkpoints.save(step, **arrays)
@@ -62,7 +63,7 @@ def test_a_chain_comes_back_bit_for_bit(library: str, codec: Any, tmp_path: Path
             checkpoints.flush()
         hashed = checkpoints._core.hashed_on_gpu
     assert hashed >= STEPS - 4, "the GPU has found the changes"
-    with unspool.Checkpointer(tmp_path / "run", increments=9, **options) as checkpoints:
+    with flat.checkpointer(tmp_path / "run", increments=9, **options) as checkpoints:
         target = {name: to_gpu(library, 0 * array) for name, array in all_states[0].items()}
         assert checkpoints.restore(**target) == STEPS - 1
         for name, array in all_states[-1].items():
@@ -78,8 +79,8 @@ def test_main_memory_writes_the_same_frames(tmp_path: Path) -> None:
         folder = tmp_path / place
         options: dict[str, Any] = {"every": 1, "signals": (), "keep": 99, "increments": 9}
         device = "64MiB" if place == "cuda" else None
-        with unspool.Checkpointer(
-            folder, on=place, device=device, host="64MiB", **options
+        with flat.checkpointer(
+            folder, device=place, device_memory=device, host_memory="64MiB", **options
         ) as checkpoints:
             for step, state in enumerate(states()):
                 on = "cupy" if place == "cuda" else None

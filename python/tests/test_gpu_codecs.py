@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool import Bound, NvComp, Spool, Zfp, codecs
+from unspool import Bound, Spool, codecs
+from unspool.codecs import NvComp, Zfp
 
 from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
 from helpers import gpu_library, same_bits
@@ -60,7 +61,11 @@ def expected(values: np.ndarray, codec: object = BOUND) -> np.ndarray:
 def test_every_library_gets_what_the_cpu_reconstructs(library: str) -> None:
     put, get = LIBRARIES[library]()
     with Spool(
-        device="64MiB", host="64MiB", on="cuda", codec=BOUND, debug=unspool.Debug(check_order=True)
+        device_memory="64MiB",
+        host_memory="64MiB",
+        device="cuda",
+        codec=BOUND,
+        debug=unspool.Debug(check_order=True),
     ) as spool:
         for version, (dtype, shape) in enumerate((d, s) for d in FLOATS for s in SHAPES):
             values = with_specials(wave(shape, dtype, version), version)
@@ -73,7 +78,7 @@ def test_every_library_gets_what_the_cpu_reconstructs(library: str) -> None:
 @pytest.mark.parametrize("codec", [*BOUNDS, "lossless", Zfp(rate=8), Zfp(rate=11)], ids=repr)
 def test_every_codec_gives_the_bits_and_bytes_of_the_cpu(codec: Any) -> None:
     cupy = gpu_library("cupy")
-    with Spool(device="256MiB", on="cuda", codec=codec) as spool:
+    with Spool(device_memory="256MiB", device="cuda", codec=codec) as spool:
         for version, shape in enumerate([(1 << 20,), (1601, 401), (60, 70, 80)]):
             for dtype in ("float32", "float64"):
                 values = wave(shape, dtype, version)
@@ -92,13 +97,12 @@ def test_a_sweep_with_pending_saves_comes_back(tmp_path: Path) -> None:
     cupy = gpu_library("cupy")
     steps, shape = int(os.environ.get("UNSPOOL_GPU_STEPS", "400")), (512, 512)
     u = cupy.asarray(wave(shape, "float32"))
-    options = {"device": "24MiB", "host": "32MiB", "disk": tmp_path, "on": "cuda"}
-    with Spool(**options, codec=BOUND, discard_after_restore=True) as spool:
-        spool.expect(reversed(range(steps)), start=False)
+    options = {"device_memory": "24MiB", "host_memory": "32MiB", "disk": tmp_path, "device": "cuda"}
+    with Spool(**options, codec=BOUND) as spool:
+        spool.expect(reversed(range(steps)), once=True)
         for step in range(steps):
             u *= np.float32(1.001)
             spool.save(step, u)
-        spool.start_prefetch()
         again = cupy.zeros_like(u)
         for step in reversed(range(steps)):
             spool.restore(step, again)
@@ -114,7 +118,7 @@ def test_strided_arrays_and_streams_of_ones_own() -> None:
     cupy = gpu_library("cupy")
     whole = wave((200, 300), "float32")
     with Spool(
-        device="64MiB", on="cuda", codec=BOUND, debug=unspool.Debug(check_order=True)
+        device_memory="64MiB", device="cuda", codec=BOUND, debug=unspool.Debug(check_order=True)
     ) as spool:
         for version, cut in enumerate([np.s_[::2], np.s_[:, 3:70], np.s_[::-1, ::-3]]):
             with cupy.cuda.Stream(non_blocking=True):
@@ -131,7 +135,7 @@ def test_small_checkpoints_are_many_and_all_of_them_come_back() -> None:
     values = [wave((64, 64), "float32", seed) for seed in range(8)]
     arrays = [cupy.asarray(one) for one in values]
     wanted = [cupy.asarray(expected(one)) for one in values]
-    with Spool(device="64MiB", on="cuda", codec=BOUND) as spool:
+    with Spool(device_memory="64MiB", device="cuda", codec=BOUND) as spool:
         for version in range(2000):
             spool.save(version, arrays[version % 8])
         target = cupy.zeros_like(arrays[0])
@@ -144,7 +148,7 @@ def test_check_codec_finds_nothing_wrong() -> None:
     cupy = gpu_library("cupy")
     for codec in ("lossless", *BOUNDS):
         with Spool(
-            device="64MiB", on="cuda", codec=codec, debug=unspool.Debug(check_codec=True)
+            device_memory="64MiB", device="cuda", codec=codec, debug=unspool.Debug(check_codec=True)
         ) as spool:
             spool.save(0, cupy.asarray(wave((500, 600), "float32")))
             assert spool.achieved(0)["0"].codec == "twine"
@@ -154,9 +158,13 @@ def test_check_codec_finds_nothing_wrong() -> None:
 def test_nvcomp_brings_back_every_bit(name: str, tmp_path: Path) -> None:
     cupy = gpu_library("cupy")
     values = [np.round(8 * wave((60, 70, 80), "float32", seed)) for seed in range(8)]
-    options: dict[str, Any] = {"device": "5MiB", "host": "5MiB", "disk": unspool.Disk(tmp_path)}
+    options: dict[str, Any] = {
+        "device_memory": "5MiB",
+        "host_memory": "5MiB",
+        "disk": unspool.Disk(tmp_path),
+    }
     with Spool(
-        **options, on="cuda", codec=NvComp(name), debug=unspool.Debug(check_codec=True)
+        **options, device="cuda", codec=NvComp(name), debug=unspool.Debug(check_codec=True)
     ) as spool:
         try:
             spool.save(0, cupy.asarray(values[0]))

@@ -42,7 +42,10 @@ def device() -> None:
 @pytest.fixture
 def spool() -> Iterator[unspool.Spool]:
     with unspool.Spool(
-        device="64MiB", host="64MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="64MiB",
+        host_memory="64MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as opened:
         yield opened
 
@@ -183,7 +186,7 @@ def test_a_stream_that_is_being_captured_is_refused(spool: unspool.Spool) -> Non
 def test_arrays_of_another_device_are_refused() -> None:
     if cupy.cuda.runtime.getDeviceCount() < 2:
         pytest.skip("there is only one GPU")
-    with unspool.Spool(device="16MiB", on="cuda:1") as spool:
+    with unspool.Spool(device_memory="16MiB", device="cuda:1") as spool:
         array = numbers()
         with pytest.raises(unspool.errors.DeviceError, match=r"device 0.*device 1"):
             spool.save(0, array)
@@ -199,7 +202,7 @@ def test_host_arrays_and_spools_in_main_memory_mix_with_the_gpu(spool: unspool.S
     u, v = np.zeros((64, 64), "f4"), cupy.zeros((64, 64), "f4")
     spool.restore(0, u=u, v=v)
     assert (u == cupy.asnumpy(numbers())).all() and (v == numbers()).all()
-    with unspool.Spool(host="16MiB", on="cpu") as plain:
+    with unspool.Spool(host_memory="16MiB", device="cpu") as plain:
         plain.save(0, numbers(), numbers()[::2, ::-1])
         assert (plain.load(0)[0] == u).all()
         target = cupy.zeros((64, 128), "f4")[:, ::2]
@@ -255,8 +258,8 @@ def test_leaving_a_block_does_not_wait_for_its_kernels(spool: unspool.Spool) -> 
 
 
 def test_a_history_larger_than_the_device_comes_back_from_all_tiers(tmp_path: Path) -> None:
-    tiers = {"device": "8MiB", "host": "16MiB", "disk": tmp_path}
-    with unspool.Spool(**tiers, on="cuda", debug=unspool.Debug(check_order=True)) as spool:
+    tiers = {"device_memory": "8MiB", "host_memory": "16MiB", "disk": tmp_path}
+    with unspool.Spool(**tiers, device="cuda", debug=unspool.Debug(check_order=True)) as spool:
         array = filled(0)
         for version in range(48):
             array.fill(version)
@@ -308,7 +311,7 @@ def test_subclasses_and_empty_arrays_are_taken(spool: unspool.Spool) -> None:
 
 def test_given_arrays_are_the_copies_and_go_back_in_stream_order() -> None:
     with (
-        unspool.Spool(device="4MiB", host="64MiB", on="cuda") as tiers,
+        unspool.Spool(device_memory="4MiB", host_memory="64MiB", device="cuda") as tiers,
         cupy.cuda.Stream(non_blocking=True),
     ):
         for version in range(40):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -42,11 +43,13 @@ def other_stream(library: str) -> Any:
 
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 def test_states_of_a_gpu_are_those_of_main_memory(library: str) -> None:
-    tiers = {"device": "64MiB", "host": "64MiB", "on": "cuda"}
+    tiers = {"device_memory": "64MiB", "host_memory": "64MiB", "device": "cuda"}
     debug = unspool.Debug(check_order=True)
     with (
-        IncrementalSpool(unspool.Spool(**tiers, debug=debug), Bound(abs=BOUND), every=6) as one,
-        IncrementalSpool(unspool.Spool(host="64MiB", on="cpu"), Bound(abs=BOUND)) as other,
+        IncrementalSpool(unspool.Spool(**tiers, debug=debug), Bound(abs=BOUND), full=6) as one,
+        IncrementalSpool(
+            unspool.Spool(host_memory="64MiB", device="cpu"), Bound(abs=BOUND)
+        ) as other,
     ):
         target = to_gpu(library, np.zeros(SHAPE, "f4"))
         stream = other_stream(library)
@@ -75,9 +78,9 @@ def test_an_adjoint_on_a_gpu_reads_the_states_of_the_forward_pass(library: str) 
     def reverse(state: Any, step: int) -> None:
         seen.append(state.max() * 1)
 
-    with unspool.Spool(device="64MiB", host="64MiB", on="cuda") as spool:
+    with unspool.Spool(device_memory="64MiB", host_memory="64MiB", device="cuda") as spool:
         history = IncrementalSpool(spool, Bound(abs=BOUND))
-        unspool.adjoint(StoreAll(30), history, forward, reverse, state)
+        flat.adjoint(StoreAll(30), history, forward, reverse, state)
         assert len(spool) == 0
     found = [float(one) for one in reversed(seen)]
     np.testing.assert_allclose(found, 2 - 2 * 0.5 ** np.arange(30), atol=1.01 * BOUND)

@@ -31,7 +31,10 @@ def device() -> Iterator[None]:
 @pytest.fixture
 def spool() -> Iterator[unspool.Spool]:
     with unspool.Spool(
-        device="64MiB", host="64MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="64MiB",
+        host_memory="64MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as opened:
         yield opened
 

@@ -47,7 +47,7 @@ def wide(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("every", [1, 4])
 def test_scan(gpu_spool: unspool.Spool, wide: None, program: Any, every: int) -> None:
     given = [jnp.asarray(v, float) for v in (jnp.tile(WEIGHT, 40), jnp.tile(START, 40), ROWS)]
-    found = gradients(program, partial(loops.scan, spool=gpu_spool, every=every), *given)
+    found = gradients(program, partial(loops.scan, spool=gpu_spool, segment=every), *given)
     assert close(found, gradients(program, jax.lax.scan, *given), 1e-4)
 
 
@@ -67,7 +67,7 @@ def test_small_states_are_saved_together(items: int, saves: int) -> None:
         step = lambda u, x: (given[0] * x - u * jnp.sign(u), None)  # noqa: E731
         return jax.jit(jax.grad(lambda u: scan(step, u, given[2])[0].sum()))(given[1])
 
-    with unspool.Spool(host="512MiB", on="cuda") as spool:
+    with unspool.Spool(host_memory="512MiB", device="cuda") as spool:
         found = last(partial(loops.scan, spool=spool))
         assert jnp.array_equal(found, last(jax.lax.scan))
         assert spool.stats().saves == saves and len(spool) == 0
@@ -119,7 +119,7 @@ def test_vmap(gpu_spool: unspool.Spool) -> None:
 
 def test_a_full_spool_is_an_error_that_leaves_nothing() -> None:
     start = jnp.ones(100_000)
-    with unspool.Spool(host="2MiB", on="cuda", timeout=5) as small:
+    with unspool.Spool(host_memory="2MiB", device="cuda", timeout=5) as small:
         taken = jax.jit(jax.grad(lambda w: wave(partial(loops.scan, spool=small), w, start, ROWS)))
         with pytest.raises(Exception, match="There is no room for version"):
             jax.block_until_ready(taken(start))

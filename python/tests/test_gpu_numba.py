@@ -19,7 +19,10 @@ def spool() -> Iterator[unspool.Spool]:
     if not cuda.is_available():
         pytest.skip("Numba sees no CUDA device")
     with unspool.Spool(
-        device="64MiB", host="64MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="64MiB",
+        host_memory="64MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as opened:
         yield opened
 

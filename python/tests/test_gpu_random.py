@@ -113,10 +113,10 @@ def test_a_thousand_random_histories_come_back_byte_for_byte(tmp_path: Path) -> 
     streams = [cupy.cuda.Stream.null, *(cupy.cuda.Stream(non_blocking=True) for _ in range(3))]
     begin, done = time.monotonic(), 0
     while done < SEQUENCES and time.monotonic() - begin < SECONDS:
-        tiers = {"device": "1MiB", "host": "2MiB", "disk": tmp_path}
+        tiers = {"device_memory": "1MiB", "host_memory": "2MiB", "disk": tmp_path}
         # The check of the order is slow, and orders what it should only watch.
         with unspool.Spool(
-            **tiers, on="cuda", debug=unspool.Debug(check_order=done % 10 == 0)
+            **tiers, device="cuda", debug=unspool.Debug(check_order=done % 10 == 0)
         ) as spool:
             Sequence(spool, streams, done).run(20)
         done += 1

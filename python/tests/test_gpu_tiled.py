@@ -21,7 +21,7 @@ def test_a_stencil_is_that_of_numpy(library: str, codec: object, tmp_path: Path)
     module = gpu_library(library)
     z, y, x = (np.linspace(0, 3, extent, dtype="f4") for extent in SHAPE)
     plain = np.sin(z)[:, None, None] + np.cos(y)[:, None] * x
-    tiers = {"device": "8MiB", "host": "12MiB", "disk": tmp_path, "on": "cuda"}
+    tiers = {"device_memory": "8MiB", "host_memory": "12MiB", "disk": tmp_path, "device": "cuda"}
     with unspool.tiled(SHAPE, "f4", tile=4, codec=codec, to=library, **tiers) as array:
         array[...] = plain
         array.expect(cycle=range(array.tiles))
@@ -44,7 +44,7 @@ def test_a_stencil_is_that_of_numpy(library: str, codec: object, tmp_path: Path)
 
 def test_a_kernel_over_all_tiles_in_place(tmp_path: Path) -> None:
     cupy = gpu_library("cupy")
-    tiers = {"device": "8MiB", "host": "64MiB", "on": "cuda"}
+    tiers = {"device_memory": "8MiB", "host_memory": "64MiB", "device": "cuda"}
     with unspool.tiled(SHAPE, "f4", tile="1MiB", fill=1, **tiers) as array:
         for _ in range(3):
             array.map(lambda _, a: cupy.multiply(a, 2, out=a))

@@ -27,7 +27,10 @@ def device() -> None:
 @pytest.fixture
 def spool() -> Iterator[unspool.Spool]:
     with unspool.Spool(
-        device="64MiB", host="64MiB", on="cuda", debug=unspool.Debug(check_order=True)
+        device_memory="64MiB",
+        host_memory="64MiB",
+        device="cuda",
+        debug=unspool.Debug(check_order=True),
     ) as opened:
         yield opened
 
@@ -162,7 +165,7 @@ def test_libraries_mix_on_the_gpu(spool: unspool.Spool) -> None:
 
 
 def test_given_tensors_are_the_copies_and_go_back_in_stream_order() -> None:
-    with unspool.Spool(device="4MiB", host="64MiB", on="cuda") as tiers:
+    with unspool.Spool(device_memory="4MiB", host_memory="64MiB", device="cuda") as tiers:
         most = 0
         before = torch.cuda.memory_allocated()
         for version in range(40):
@@ -181,7 +184,7 @@ def test_given_tensors_are_the_copies_and_go_back_in_stream_order() -> None:
 
 def test_a_given_tensor_is_read_in_place() -> None:
     tensor = filled(3)
-    with unspool.Spool(device="4MiB", on="cuda") as tiers:
+    with unspool.Spool(device_memory="4MiB", device="cuda") as tiers:
         tiers.save(0, tensor, donate=True)
         with tiers.reading(0, to="torch") as seen:
             assert seen.data_ptr() == tensor.data_ptr()

@@ -49,7 +49,7 @@ def gradients(run: Any, *wanted: torch.Tensor) -> list[torch.Tensor]:
 def test_scan(gpu_spool: unspool.Spool) -> None:
     wanted = leaf(512, 512), leaf(512, 512)
     expected = gradients(plain, *wanted)
-    for options in ({"every": 1}, {"every": 7}, {"budget": "24MiB"}):
+    for options in ({"segment": 1}, {"every": 7}, {"budget": "24MiB"}):
         found = gradients(lambda *a, o=options: scan(*a, spool=gpu_spool, **o), *wanted)
         assert same(found, expected) and len(gpu_spool) == 0
     assert same(gradients(lambda *a: scan(*a, budget="24MiB"), *wanted), expected)
@@ -136,7 +136,7 @@ def test_autocast() -> None:
             carry, _ = loop(lambda u, x: (torch.tanh(u @ weight), None), init, None, 9)
         return list(torch.autograd.grad(carry.float().sum(), [weight, init]))
 
-    assert same(run(lambda *given: scan(*given, every=2)), run(plain))
+    assert same(run(lambda *given: scan(*given, segment=2)), run(plain))
 
 
 class Turns(torch.nn.Module):

@@ -40,7 +40,7 @@ BOUND = 1e-3
 @pytest.fixture
 def base() -> Iterator[Spool]:
     """The spool that differences go to."""
-    with Spool(host="64MiB", on="cpu") as opened:
+    with Spool(host_memory="64MiB", device="cpu") as opened:
         yield opened
 
 
@@ -92,7 +92,7 @@ def two_states(draw: st.DrawFn) -> list[np.ndarray]:
 def test_the_bound_holds_in_real_numbers_for_any_values(
     states: list[np.ndarray], bound: float
 ) -> None:
-    with IncrementalSpool(Spool(host="1MiB", on="cpu"), Bound(abs=bound)) as history:
+    with IncrementalSpool(Spool(host_memory="1MiB", device="cpu"), Bound(abs=bound)) as history:
         for version, state in enumerate(states):
             history.save(version, state)
         for version, state in enumerate(states):
@@ -109,7 +109,7 @@ def test_values_at_the_ends_of_whole_numbers_keep_to_the_bound(dtype: str, bound
         state = (np.concatenate([steps, -steps]) * 2 * bound).astype(dtype)
     others = np.array([info.max, -info.max, info.tiny, info.smallest_subnormal, np.nan], dtype)
     state = np.concatenate([state, others])
-    with IncrementalSpool(Spool(host="1MiB", on="cpu"), Bound(abs=bound)) as history:
+    with IncrementalSpool(Spool(host_memory="1MiB", device="cpu"), Bound(abs=bound)) as history:
         history.save(0, state)
         history.save(1, -state)
         assert within(history.load(0), state, bound) and within(history.load(1), -state, bound)
@@ -144,9 +144,9 @@ def test_any_order_of_calls_gives_what_full_frames_give(
     calls: list[tuple[str, int]], every: int, settles: bool
 ) -> None:
     with (
-        Spool(host="16MiB", on="cpu") as full,
+        Spool(host_memory="16MiB", device="cpu") as full,
         IncrementalSpool(
-            base := Spool(host="16MiB", on="cpu"), Bound(abs=BOUND), every=every
+            base := Spool(host_memory="16MiB", device="cpu"), Bound(abs=BOUND), full=every
         ) as it,
     ):
         for number, (call, version) in enumerate(calls):
@@ -186,7 +186,7 @@ def check(it: IncrementalSpool, full: Spool, version: int) -> None:
 @pytest.mark.parametrize("every", [1, 7, 16, 1000])
 def test_errors_do_not_add_up_in_a_chain_of_a_hundred(base: Spool, every: int) -> None:
     states = walk(100)
-    history = IncrementalSpool(base, Bound(abs=BOUND), every=every)
+    history = IncrementalSpool(base, Bound(abs=BOUND), full=full)
     for version, state in enumerate(states):
         history.save(version, state)
     for version in [0, *reversed(range(100)), *np.random.default_rng(1).permutation(100)]:
@@ -198,7 +198,7 @@ def test_errors_do_not_add_up_in_a_chain_of_a_hundred(base: Spool, every: int) -
 
 def test_a_reverse_sweep_reads_one_difference_a_state_and_leaves_nothing(base: Spool) -> None:
     states, target = walk(40), np.empty((40, 25))
-    history = IncrementalSpool(base, Bound(abs=BOUND), every=40)
+    history = IncrementalSpool(base, Bound(abs=BOUND), full=40)
     for version, state in enumerate(states):
         history.save(version, state)
     before = base.stats().restores
@@ -211,7 +211,7 @@ def test_a_reverse_sweep_reads_one_difference_a_state_and_leaves_nothing(base: S
 
 
 def test_a_restore_in_any_order_reads_at_most_every_checkpoints(base: Spool) -> None:
-    history = IncrementalSpool(base, Bound(abs=BOUND), every=8)
+    history = IncrementalSpool(base, Bound(abs=BOUND), full=8)
     for version, state in enumerate(walk(50)):
         history.save(version, state)
     for version in range(50):
@@ -222,7 +222,7 @@ def test_a_restore_in_any_order_reads_at_most_every_checkpoints(base: Spool) -> 
 
 def test_differences_take_less_where_states_change_little(base: Spool) -> None:
     history = IncrementalSpool(base, Bound(abs=BOUND))
-    with Spool(host="64MiB", on="cpu", codec=Bound(abs=BOUND)) as plain:
+    with Spool(host_memory="64MiB", device="cpu", codec=Bound(abs=BOUND)) as plain:
         for version, state in enumerate(walk(33)):
             history.save(version, state)
             plain.save(version, state)
@@ -350,8 +350,8 @@ def test_a_version_can_be_saved_again_while_others_are_built_on_what_it_was(base
 
 def test_what_does_not_fit_is_not_saved_and_all_that_was_comes_back() -> None:
     states = walk(100, (64, 64))
-    with Spool(host="128KiB", on="cpu", timeout=5) as small:
-        history = IncrementalSpool(small, Bound(abs=BOUND), every=10)
+    with Spool(host_memory="128KiB", device="cpu", timeout=5) as small:
+        history = IncrementalSpool(small, Bound(abs=BOUND), full=10)
         with pytest.raises(CapacityError) as full:
             for version, state in enumerate(states):
                 history.save(version, state)
@@ -423,8 +423,8 @@ def fails_at_random(seed: int) -> int:
     drawn, values = random.Random(seed), np.random.default_rng(seed)
     kept: dict[int, np.ndarray] = {}
     failed = 0
-    with Spool(host="8MiB", on="cpu") as base:
-        it = IncrementalSpool(base, Bound(abs=BOUND), every=drawn.randint(1, 5))
+    with Spool(host_memory="8MiB", device="cpu") as base:
+        it = IncrementalSpool(base, Bound(abs=BOUND), full=drawn.randint(1, 5))
         it._chain._spool = spool = Failing(base, drawn)  # type: ignore[assignment]
         for _ in range(40):
             spool.often, version = drawn.choice([0, 0, 0.15, 0.4]), drawn.randrange(8)
@@ -452,11 +452,11 @@ def test_calls_of_the_spool_that_fail_change_nothing_that_was_saved() -> None:
     assert sum(map(fails_at_random, range(100))) > 300
 
 
-def on_disk(path: Path, states: list[np.ndarray], every: int) -> IncrementalSpool:
+def on_disk(path: Path, states: list[np.ndarray], full: int) -> IncrementalSpool:
     """A history of which memory holds two states, on a disk that keeps its files."""
     room = 2 * states[0].nbytes
-    spool = Spool(host=room, disk=unspool.Disk(path, durable=True), on="cpu")
-    history = IncrementalSpool(spool, Bound(abs=BOUND), every=every)
+    spool = Spool(host_memory=room, disk=unspool.Disk(path, durable=True), device="cpu")
+    history = IncrementalSpool(spool, Bound(abs=BOUND), full=full)
     for version, state in enumerate(states):
         history.save(version, state)
     history.flush()
@@ -465,7 +465,7 @@ def on_disk(path: Path, states: list[np.ndarray], every: int) -> IncrementalSpoo
 
 def test_a_damaged_difference_is_named_with_what_is_built_on_it(tmp_path: Path) -> None:
     states = walk(100, (128, 128))
-    with on_disk(tmp_path, states, every=10) as history:
+    with on_disk(tmp_path, states, full=10) as history:
         # The frames are in the order of the saves; one that has left memory is damaged.
         frame = sorted(tmp_path.glob("frame-*"))[25]
         content = bytearray(frame.read_bytes())
@@ -498,19 +498,14 @@ def test_spools_and_codecs_that_cannot_be_used_are_refused(base: Spool) -> None:
     for codec in (None, "lossless", {"u": "raw"}):
         with pytest.raises(OptionError, match="without a bound"):
             IncrementalSpool(base, codec)
-    for codec in (Bound(range=1e-4), Bound(pointwise=1e-3), unspool.Zfp(rate=8), "auto"):
+    for codec in (Bound(range=1e-4), Bound(pointwise=1e-3), unspool.codecs.Zfp(rate=8), "auto"):
         with pytest.raises(OptionError, match=r"Bound\(abs=...\)"):
             IncrementalSpool(base, codec)
     for every in (0, 1.5):
-        with pytest.raises(OptionError, match="every"):
-            IncrementalSpool(base, Bound(abs=1), every=every)  # type: ignore[arg-type]
+        with pytest.raises(OptionError, match="full"):
+            IncrementalSpool(base, Bound(abs=1), full=every)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="not a Spool"):
         IncrementalSpool("spool", Bound(abs=1))  # type: ignore[arg-type]
-    with (
-        Spool(host="1MiB", on="cpu", discard_after_restore=True) as forgetful,
-        pytest.raises(OptionError, match="discards"),
-    ):
-        IncrementalSpool(forgetful, Bound(abs=1))
     base.save(1, np.zeros(3))
     with pytest.raises(OptionError, match="not empty"):
         IncrementalSpool(base, Bound(abs=1))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
-import unspool
 from adjoints import Problem, reference, same_gradient
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,7 +52,7 @@ class Rounded:
 def rounded(schedule: Schedule, part: bool = False) -> Problem:
     """The problem after an adjoint with states in full."""
     problem = Problem(N)
-    with Spool(device="1MiB", host="4MiB", on="cpu") as spool:
+    with Spool(device_memory="1MiB", host_memory="4MiB", device="cpu") as spool:
         problem.run(schedule, Rounded(spool), part)
     return problem
 
@@ -60,8 +60,8 @@ def rounded(schedule: Schedule, part: bool = False) -> Problem:
 def incremental(schedule: Schedule, part: bool = False, every: int = 16) -> Problem:
     """The problem after an adjoint with increments, which leaves nothing in the spool."""
     problem = Problem(N)
-    with Spool(device="1MiB", host="4MiB", on="cpu") as spool:
-        history = IncrementalSpool(spool, Bound(abs=BOUND), every=every)
+    with Spool(device_memory="1MiB", host_memory="4MiB", device="cpu") as spool:
+        history = IncrementalSpool(spool, Bound(abs=BOUND), full=every)
         problem.run(schedule, history, part)
         assert len(history) == len(spool) == 0
         assert spool.stats().hints == 0
@@ -105,11 +105,11 @@ def test_states_that_are_checked_are_kept_without_loss() -> None:
         problem.reverse(state, step)
         gradient[0][:], gradient[1][:] = problem.gradient
 
-    with Spool(host="16MiB", on="cpu") as spool:
+    with Spool(host_memory="16MiB", device="cpu") as spool:
         history = IncrementalSpool(spool, Bound(abs=1e-3))
         state, options = (problem.u, problem.forcing), {"adjoint_state": gradient, "check": 6}
         forward = problem.forward
-        report = unspool.adjoint(
+        report = flat.adjoint(
             Revolve(N, 6), history, forward, reverse, state, at_end=at_end, **options
         )
         assert len(spool) == 0

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import unspool
-from unspool import Bound, Zfp
+from unspool import Bound
+from unspool.codecs import Zfp
 
 jax = pytest.importorskip("jax", "0.10")
 import jax.numpy as jnp  # noqa: E402
@@ -20,7 +21,7 @@ from jax_programs import START, WEIGHT, close, exact, gradients, same, wave  # n
 
 @pytest.fixture
 def spool() -> Any:
-    with unspool.Spool(host="64MiB") as opened:
+    with unspool.Spool(host_memory="64MiB") as opened:
         yield opened
         assert len(opened) == 0
 
@@ -59,7 +60,7 @@ def test_scan_has_the_bits_of_lax_scan_and_saves_blocks(
     spool: unspool.Spool, length: int, every: int, saves: int, reverse: bool
 ) -> None:
     given = whole_numbers(length)
-    scan = partial(loops.scan, spool=spool, every=every, reverse=reverse)
+    scan = partial(loops.scan, spool=spool, segment=every, reverse=reverse)
     found = gradients(exact, scan, *given)
     assert same(found, gradients(exact, partial(jax.lax.scan, reverse=reverse), *given))
     # Each state is there, and none twice.
@@ -73,7 +74,7 @@ def test_scan_has_the_bits_of_lax_scan_and_saves_blocks(
 def test_blocks_of_other_sizes_give_the_same_bits(
     spool: unspool.Spool, monkeypatch: pytest.MonkeyPatch, most: int, every: int, unroll: int
 ) -> None:
-    given, options = whole_numbers(17), {"spool": spool, "every": every, "unroll": unroll}
+    given, options = whole_numbers(17), {"spool": spool, "segment": every, "unroll": unroll}
     expected = jax.block_until_ready(gradients(exact, partial(loops.scan, **options), *given))
     together = spool.stats().saves
     monkeypatch.setattr(_states, "MOST", most)
@@ -131,11 +132,11 @@ def test_the_bytes_of_a_block_are_bounded(spool: unspool.Spool, items: int, save
 
 
 def test_a_block_is_small_beside_the_smallest_tier(tmp_path: Any) -> None:
-    with unspool.Spool(device="256KiB", host="64MiB", on="cpu") as spool:
+    with unspool.Spool(device_memory="256KiB", host_memory="64MiB", device="cpu") as spool:
         # A sixteenth are four states.
         steps_of(partial(loops.scan, spool=spool), 1024)
         assert spool.stats().saves == 4
-    with unspool.Spool(host="16KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="16KiB", disk=tmp_path) as spool:
         steps_of(partial(loops.scan, spool=spool), 1024)
         assert spool.stats().saves == 16
 
@@ -152,14 +153,14 @@ def test_what_a_codec_does_to_an_array_it_does_to_a_state(codec: Any, saves: int
     options = {"codec": codec} if of == "loop" else {}
     if codec == "raw" and of == "spool":
         codec = None
-    with unspool.Spool(host="64MiB", **({"codec": codec} if of == "spool" else {})) as spool:
+    with unspool.Spool(host_memory="64MiB", **({"codec": codec} if of == "spool" else {})) as spool:
         found = steps_of(partial(loops.scan, spool=spool, **options), 1024)
         assert close(found, steps_of(jax.lax.scan, 1024), 1e-5)
         assert spool.stats().saves == saves
 
 
 def test_the_codec_of_a_loop_goes_before_that_of_its_spool() -> None:
-    with unspool.Spool(host="64MiB", codec=Bound(range=1e-3)) as spool:
+    with unspool.Spool(host_memory="64MiB", codec=Bound(range=1e-3)) as spool:
         steps_of(partial(loops.scan, spool=spool, codec="lossless"), 1024)
         assert spool.stats().saves == 2
 
@@ -206,7 +207,7 @@ def test_carries_of_many_kinds(spool: unspool.Spool, every: int, lanes: bool) ->
             return jax.jit(jax.vmap(gradient, (0, None)))(jnp.stack([START, -START]), rows)
         return jax.jit(gradient)(START, rows)
 
-    assert close(taken(partial(loops.scan, spool=spool, every=every)), taken(jax.lax.scan), 1e-5)
+    assert close(taken(partial(loops.scan, spool=spool, segment=every)), taken(jax.lax.scan), 1e-5)
     assert spool.stats().saves == (3 if every == 1 else 2)
 
 

@@ -45,7 +45,7 @@ def failing() -> Failing:
 
 @pytest.fixture
 def spool() -> Any:
-    with unspool.Spool(host="1MiB", timeout=10) as opened:
+    with unspool.Spool(host_memory="1MiB", timeout=10) as opened:
         yield opened
 
 
@@ -190,7 +190,7 @@ def test_what_a_function_that_was_dropped_would_have_read_goes(
 
 
 def test_a_spool_that_was_full_has_nothing_of_the_other_loops_of_the_program() -> None:
-    with unspool.Spool(host="1MiB", timeout=5) as spool:
+    with unspool.Spool(host_memory="1MiB", timeout=5) as spool:
 
         def last(start: Any, w: Any) -> Any:
             step = lambda u, _: (jnp.sin(u * w), None)  # noqa: E731

@@ -38,7 +38,7 @@ PROGRAMS = [wave, network, nested]
 
 @pytest.fixture
 def spool() -> Any:
-    with unspool.Spool(host="64MiB") as opened:
+    with unspool.Spool(host_memory="64MiB") as opened:
         yield opened
         if not opened.closed:
             assert len(opened) == 0
@@ -69,7 +69,7 @@ def test_inputs_and_outputs_may_have_no_items(
         return last.sum() + (rows**2).sum()
 
     start = jnp.ones(3)
-    found = jax.grad(partial(program, through(spool, every=every)))(start)
+    found = jax.grad(partial(program, through(spool, segment=every)))(start)
     assert close(found, jax.grad(partial(program, jax.lax.scan))(start))
 
 
@@ -84,7 +84,7 @@ def wide() -> Any:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_numbers_of_64_bits(spool: unspool.Spool, wide: None, program: Any, every: int) -> None:
     given = [jnp.asarray(each, jnp.float64) for each in (WEIGHT, START, ROWS)]
-    found = gradients(program, through(spool, every=every), *given)
+    found = gradients(program, through(spool, segment=every), *given)
     assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {jnp.dtype("float64")}
     assert close(found, gradients(program, jax.lax.scan, *given), 1e-14)
 
@@ -95,16 +95,16 @@ def test_gradients_have_the_same_bits_where_nothing_is_rounded(
 ) -> None:
     # XLA fuses the two programs in different ways: only whole numbers can be compared bit by bit.
     given = (jnp.arange(6.0), jnp.arange(6.0) - 3, jnp.arange(7.0) - 2)
-    found = gradients(exact, through(spool, every=every), *given)
+    found = gradients(exact, through(spool, segment=every), *given)
     assert same(found, gradients(exact, jax.lax.scan, *given))
 
 
 @pytest.mark.parametrize(
     ("program", "options"),
     [
-        pytest.param(network, {"every": 4}, id="network-4"),
-        pytest.param(wave, {"every": 4}, id="wave-4"),
-        pytest.param(wave, {"every": 50}, id="wave-50"),
+        pytest.param(network, {"segment": 4}, id="network-4"),
+        pytest.param(wave, {"segment": 4}, id="wave-4"),
+        pytest.param(wave, {"segment": 50}, id="wave-50"),
         pytest.param(wave, {"unroll": 3}, id="wave-unrolled"),
     ],
 )
@@ -141,7 +141,7 @@ def test_arguments_and_results_are_those_of_lax_scan(spool: unspool.Spool) -> No
     for length in (0, 1):
         rows = jnp.ones(length)
         times = lambda c, x: (c * x, c)  # noqa: E731
-        found = through(spool, every=3)(times, 2.0, rows)
+        found = through(spool, segment=3)(times, 2.0, rows)
         assert same(found, jax.lax.scan(times, 2.0, rows))
         last = lambda c, rows=rows: through(spool)(times, c, rows)[0]  # noqa: B023, E731
         assert jax.grad(last)(3.0) == 1.0
@@ -168,7 +168,7 @@ def test_carries_without_items(spool: unspool.Spool, empty: Any) -> None:
         return jax.grad(lambda xs: scan(lambda c, x: (c, jnp.sin(x)), empty, xs)[1].sum())(ROWS)
 
     assert close(taken(through(spool)), taken(jax.lax.scan))
-    assert close(taken(through(spool, every=5)), taken(jax.lax.scan))
+    assert close(taken(through(spool, segment=5)), taken(jax.lax.scan))
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -184,7 +184,7 @@ def test_rows_without_items(spool: unspool.Spool, every: int, reverse: bool) -> 
         assert found(rows)[0].shape == (len(ROWS), 0, 3)
         return jax.grad(lambda xs: found(xs)[1].sum())(rows)[0]
 
-    assert close(taken(through(spool, every=every)), taken(jax.lax.scan))
+    assert close(taken(through(spool, segment=every)), taken(jax.lax.scan))
 
 
 def doubled(loop: Any, weight: Any, start: Any, **options: Any) -> Any:
@@ -207,7 +207,7 @@ def plain_while(cond: Any, body: Any, init: Any) -> Any:
 
 @pytest.mark.parametrize("every", [1, 4, 100])
 def test_a_while_loop_of_unknown_length_has_a_gradient(spool: unspool.Spool, every: int) -> None:
-    loop = partial(loops.while_loop, spool=spool, every=every)
+    loop = partial(loops.while_loop, spool=spool, segment=every)
     taken = jax.jit(jax.grad(partial(doubled, loop), argnums=(0, 1)))
     plain = jax.grad(partial(doubled, plain_while), argnums=(0, 1))
     # The same compiled program takes another number of steps.
@@ -219,7 +219,7 @@ def test_a_while_loop_of_unknown_length_has_a_gradient(spool: unspool.Spool, eve
 @pytest.mark.parametrize("every", [1, 3])
 def test_max_steps_ends_a_while_loop(spool: unspool.Spool, every: int) -> None:
     def taken(most: int) -> Any:
-        options = {"spool": spool, "every": every, "max_steps": most}
+        options = {"spool": spool, "segment": every, "max_steps": most}
         loop = partial(loops.while_loop, lambda u: u < 1e6, lambda u: u * 2.0, **options)
         return jax.jit(jax.value_and_grad(loop))(3.0)
 
@@ -238,7 +238,7 @@ def test_vmap(spool: unspool.Spool, axes: Any, every: int) -> None:
     def taken(scan: Any) -> Any:
         return jax.jit(jax.vmap(jax.grad(partial(wave, scan), argnums=(0, 1, 2)), axes))(*given)
 
-    assert close(taken(through(spool, every=every)), taken(jax.lax.scan))
+    assert close(taken(through(spool, segment=every)), taken(jax.lax.scan))
 
 
 def test_jacrev_and_vmap_of_it(spool: unspool.Spool) -> None:
@@ -270,7 +270,7 @@ def test_a_predicate_that_is_mapped_over_is_refused_and_says_what_to_do(
 @pytest.mark.parametrize("outer", ["ours", "plain"])
 @pytest.mark.parametrize("every", [1, 3])
 def test_loops_in_loops(spool: unspool.Spool, outer: str, every: int) -> None:
-    ours = through(spool, every=every)
+    ours = through(spool, segment=every)
     first, second = (ours, jax.lax.scan) if outer == "ours" else (jax.lax.scan, ours)
     found = gradients(partial(nested, inner=second), first)
     assert close(found, gradients(nested, jax.lax.scan))
@@ -386,22 +386,16 @@ def test_states_go_through_all_tiers_with_a_codec(tmp_path: Path) -> None:
     rows = jnp.linspace(-1, 1, 40)
     expected = gradients(wave, jax.lax.scan, weight, start, rows)
     for codec in (None, "lossless", "raw"):
-        with unspool.Spool(host="1MiB", disk=tmp_path, codec="lossless") as spool:
+        with unspool.Spool(host_memory="1MiB", disk=tmp_path, codec="lossless") as spool:
             found = gradients(wave, through(spool, codec=codec), weight, start, rows)
             assert close(found, expected, 1e-5)
             assert len(spool) == 0
             assert spool.stats().tiers[1].peak > 0
 
 
-def test_a_spool_that_discards_by_itself(tmp_path: Path) -> None:
-    with unspool.Spool(host="1MiB", discard_after_restore=True) as spool:
-        assert close(gradients(wave, through(spool)), gradients(wave, jax.lax.scan))
-        assert len(spool) == 0
-
-
 def test_a_full_spool_is_an_error_that_leaves_nothing() -> None:
     start = jnp.ones(100_000)
-    with unspool.Spool(host="2MiB", timeout=5) as spool:
+    with unspool.Spool(host_memory="2MiB", timeout=5) as spool:
         taken = jax.jit(jax.grad(lambda w: wave(through(spool), w, start, ROWS)))
         with pytest.raises(Exception, match="There is no room for version"):
             jax.block_until_ready(taken(start))
@@ -418,7 +412,7 @@ def test_a_full_spool_is_an_error_that_leaves_nothing() -> None:
 
 
 def test_a_compiled_program_whose_spool_was_closed_says_so() -> None:
-    with unspool.Spool(host="1MiB") as spool:
+    with unspool.Spool(host_memory="1MiB") as spool:
         taken = jax.jit(jax.grad(partial(wave, through(spool))))
         taken(WEIGHT, START, ROWS)
     with pytest.raises(Exception, match=r"the spool that this compiled function names was closed"):
@@ -433,7 +427,7 @@ def test_a_disk_that_fails_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "spool"
     folder.mkdir()
     start = jnp.ones(100_000)
-    with unspool.Spool(host="1MiB", disk=(folder, "1MiB"), timeout=5) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=(folder, "1MiB"), timeout=5) as spool:
         taken = jax.jit(jax.grad(lambda w: wave(through(spool), w, start, ROWS)))
         with pytest.raises(Exception, match="There is no room for version"):
             jax.block_until_ready(taken(start))
@@ -452,7 +446,7 @@ def test_without_a_spool_one_is_opened_and_kept() -> None:
     [
         ({"spool": 3}, "give a Spool"),
         ({"spool": []}, "give a Spool"),
-        ({"every": 0}, "1 or more"),
+        ({"segment": 0}, "1 or more"),
         ({"length": 3}, "different numbers"),
         ({"budget": "much", "spool": None}, "budget"),
         ({"codec": "best"}, "codec"),
@@ -484,7 +478,7 @@ from jax_programs import BLOCKS, ROWS, START, WEIGHT, close, wave
 
 mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
 lanes = jnp.stack([START, -START])
-spool = unspool.Spool(host="16MiB")
+spool = unspool.Spool(host_memory="16MiB")
 ours = partial(unspool.jax.scan, spool=spool)
 
 def total(scan, weight, lanes):
@@ -507,7 +501,7 @@ def longer(vary, weight, lanes, every=3):
         weight = jax.lax.pcast(weight, ("d",), to="varying") if vary else weight
         step = lambda u: u * (1.1 + 0.1 * jnp.cos(u * weight))
         going = lambda u: jnp.abs(u).sum() < 30.0
-        u = unspool.jax.while_loop(going, step, lane[0], spool=spool, every=every)
+        u = unspool.jax.while_loop(going, step, lane[0], spool=spool, segment=every)
         return (u**2).sum()[None]
 
     specs = {"mesh": mesh, "in_specs": (P(), P("d")), "out_specs": P("d")}

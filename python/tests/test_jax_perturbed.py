@@ -25,7 +25,7 @@ SCALAR = jax.ShapeDtypeStruct((), jnp.float32)
 
 @pytest.fixture
 def spool() -> Any:
-    with unspool.Spool(host="16MiB") as opened:
+    with unspool.Spool(host_memory="16MiB") as opened:
         yield opened
         assert len(opened) == 0
 
@@ -102,7 +102,7 @@ def test_what_has_no_derivative_is_not_differentiated(
 ) -> None:
     taken = lambda scan: jax.jit(jax.value_and_grad(lambda w: program(scan, w, of)))  # noqa: E731
     for every in (1, 3):
-        found = taken(partial(loops.scan, spool=spool, every=every))(WEIGHT)
+        found = taken(partial(loops.scan, spool=spool, segment=every))(WEIGHT)
         assert close(found, taken(jax.lax.scan)(WEIGHT))
     assert spool.stats().saves > 0
 
@@ -145,7 +145,7 @@ def test_a_while_loop_differentiates_only_what_a_gradient_goes_through(
 
     def last(w: Any) -> Any:
         start = jnp.float32(0), START, 0
-        loop = partial(loops.while_loop, spool=spool, every=every)
+        loop = partial(loops.while_loop, spool=spool, segment=every)
         time, u, _ = loop(lambda c: (c[2] < 7) & (opaque(c[0]) < 9), partial(body, w=w), start)
         return u.sum() * opaque(time)
 
@@ -315,7 +315,7 @@ def test_effects_of_a_step_happen_once(spool: unspool.Spool, every: int) -> None
         return sorted(seen), found
 
     (ours, found), (theirs, expected) = (
-        count(partial(loops.scan, spool=spool, every=every)),
+        count(partial(loops.scan, spool=spool, segment=every)),
         count(jax.lax.scan),
     )
     assert ours == theirs and close(found, expected)

@@ -38,14 +38,14 @@ def iterate(spool: unspool.Spool, first: int, order: list[int]) -> tuple[int, in
 def test_a_loop_is_announced_from_its_second_iteration(
     order: list[int], growing: int, tmp_path: Path
 ) -> None:
-    with unspool.Spool(host="100KiB", disk=tmp_path, learn=True) as spool:
+    with unspool.Spool(host_memory="100KiB", disk=tmp_path, learn=True) as spool:
         assert spool.learn
         found = [iterate(spool, turn * growing, order) for turn in range(4)]
     assert found == [(0, 0)] + 3 * [(len(order), len(order))]
 
 
 def test_another_order_is_served_and_learned(tmp_path: Path) -> None:
-    with unspool.Spool(host="100KiB", disk=tmp_path, learn=True) as spool:
+    with unspool.Spool(host_memory="100KiB", disk=tmp_path, learn=True) as spool:
         found = [iterate(spool, 0, order) for order in 2 * [BACKWARDS] + 3 * [SHUFFLED]]
         assert spool.stats().hints == 0
     hinted = [hinted for _, hinted in found]
@@ -53,32 +53,30 @@ def test_another_order_is_served_and_learned(tmp_path: Path) -> None:
 
 
 def test_what_is_expected_goes_before_what_is_learned(tmp_path: Path) -> None:
-    with unspool.Spool(host="100KiB", disk=tmp_path, learn=True) as spool:
+    with unspool.Spool(host_memory="100KiB", disk=tmp_path, learn=True) as spool:
         iterate(spool, 0, BACKWARDS)
         spool.expect(SHUFFLED)
         assert iterate(spool, 0, SHUFFLED) == (COUNT, COUNT)
 
 
 def test_without_the_option_nothing_is_learned() -> None:
-    with unspool.Spool(host="1MiB") as spool:
+    with unspool.Spool(host_memory="1MiB") as spool:
         assert not spool.learn
         assert [iterate(spool, 0, BACKWARDS) for _ in range(2)] == [(0, 0), (0, 0)]
 
 
-def test_it_does_not_go_with_discards_on_a_guess() -> None:
-    with pytest.raises(unspool.errors.OptionError, match="is guessed"):
-        unspool.Spool(host="1MiB", learn=True, discard_after_restore=True)
+def test_an_option_that_is_no_truth_value_is_refused() -> None:
     with pytest.raises(unspool.errors.OptionError, match="True or False"):
-        unspool.Spool(host="1MiB", learn="yes")
+        unspool.Spool(host_memory="1MiB", learn="yes")
 
 
 def test_an_adjoint_can_leave_the_hints_to_the_spool(tmp_path: Path) -> None:
     steps = 30
     wanted = reference(steps)
-    with unspool.Spool(host="32KiB", disk=tmp_path, on="cpu", learn=True) as spool:
+    with unspool.Spool(host_memory="32KiB", disk=tmp_path, device="cpu", learn=True) as spool:
         for turn in range(3):
             problem, before = Problem(steps), spool.stats().hinted_restores
-            problem.run(StoreAll(steps), spool, hints="learn")
+            problem.run(StoreAll(steps), spool, lookahead="learn")
             assert same_gradient(problem, wanted)
             hinted = spool.stats().hinted_restores - before
             assert hinted == (0 if turn == 0 else steps)
@@ -86,8 +84,8 @@ def test_an_adjoint_can_leave_the_hints_to_the_spool(tmp_path: Path) -> None:
 
 
 def test_an_adjoint_says_when_its_spool_does_not_learn() -> None:
-    with unspool.Spool(host="1MiB", on="cpu") as spool:
-        with pytest.raises(unspool.errors.OptionError, match="open it with learn=True"):
-            Problem(3).run(StoreAll(3), spool, hints="learn")
-        with pytest.raises(unspool.errors.OptionError, match='"schedule" or "learn"'):
-            Problem(3).run(StoreAll(3), spool, hints="guess")
+    with unspool.Spool(host_memory="1MiB", device="cpu") as spool:
+        with pytest.raises(unspool.errors.OptionError, match="does not learn"):
+            Problem(3).run(StoreAll(3), spool, lookahead="learn")
+        with pytest.raises(unspool.errors.OptionError, match="lookahead='guess'"):
+            Problem(3).run(StoreAll(3), spool, lookahead="guess")

@@ -29,8 +29,6 @@ def calls(spool: unspool.Spool, path: Path) -> dict[str, object]:
         "regions": lambda: spool.regions(1),
         "expect": lambda: spool.expect([1]),
         "forget_hints": spool.forget_hints,
-        "start_prefetch": spool.start_prefetch,
-        "hold_prefetch": spool.hold_prefetch,
         "discard": lambda: spool.discard(1),
         "flush": spool.flush,
         "versions": spool.versions,
@@ -41,7 +39,7 @@ def calls(spool: unspool.Spool, path: Path) -> dict[str, object]:
 
 
 def test_every_call_on_a_closed_spool_says_that_it_is_closed(tmp_path: Path) -> None:
-    spool = unspool.Spool(host="1MiB", disk=tmp_path, trace=True)
+    spool = unspool.Spool(host_memory="1MiB", disk=tmp_path, debug=unspool.Debug(trace=True))
     spool.save(1, np.zeros(3))
     assert not spool.closed
     spool.close()
@@ -58,14 +56,17 @@ def test_every_call_on_a_closed_spool_says_that_it_is_closed(tmp_path: Path) -> 
 
 
 def test_leaving_a_block_closes_and_an_error_in_it_is_not_hidden(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), unspool.Spool(host="1MiB", disk=tmp_path) as spool:
+    with (
+        pytest.raises(ZeroDivisionError),
+        unspool.Spool(host_memory="1MiB", disk=tmp_path) as spool,
+    ):
         spool.save(1, np.zeros(3))
         raise ZeroDivisionError
     assert spool.closed and children(tmp_path) == []
 
 
 def test_a_spool_that_nobody_holds_is_closed(tmp_path: Path) -> None:
-    spool = unspool.Spool(host="1MiB", disk=tmp_path)
+    spool = unspool.Spool(host_memory="1MiB", disk=tmp_path)
     spool.save(1, np.zeros(3))
     spool.flush()
     assert children(tmp_path)
@@ -79,7 +80,7 @@ def test_a_spool_that_nobody_holds_is_closed(tmp_path: Path) -> None:
 AT_EXIT = """
 import sys
 import numpy as np, unspool
-spool = unspool.Spool(host="1MiB", disk=sys.argv[1])
+spool = unspool.Spool(host_memory="1MiB", disk=sys.argv[1])
 cycle = [spool]
 cycle.append(cycle)
 for version in range(100):
@@ -104,7 +105,7 @@ def test_the_interpreter_exits_at_once_and_in_silence(
 IN_A_THREAD = """
 import sys, threading
 import numpy as np, unspool
-spool = unspool.Spool(host="1MiB", disk=sys.argv[1])
+spool = unspool.Spool(host_memory="1MiB", disk=sys.argv[1])
 begun = threading.Event()
 def work():
     for version in range(1 << 40):
@@ -128,7 +129,7 @@ def test_a_daemon_thread_in_a_call_does_not_hold_up_the_exit(tmp_path: Path) -> 
 VICTIM = """
 import sys
 import numpy as np, unspool
-spool = unspool.Spool(host="64KiB", disk=sys.argv[1])
+spool = unspool.Spool(host_memory="64KiB", disk=sys.argv[1])
 for version in range(20):
     spool.save(version, np.zeros(4000))
 spool.flush()
@@ -156,7 +157,7 @@ def test_the_directory_of_a_killed_process_is_reclaimed_by_the_next_spool(tmp_pa
 
 
 def test_a_forked_child_is_refused_and_the_parent_goes_on(tmp_path: Path) -> None:
-    spool = unspool.Spool(host="64KiB", disk=tmp_path)
+    spool = unspool.Spool(host_memory="64KiB", disk=tmp_path)
     for version in range(20):
         spool.save(version, np.full(4000, version))
     child = os.fork()
@@ -183,7 +184,7 @@ def _in_the_child(spool: unspool.Spool, path: Path) -> int:
                 return 3
         repr(spool)
         del spool, every
-        with unspool.Spool(host="1MiB", disk=path) as own:
+        with unspool.Spool(host_memory="1MiB", disk=path) as own:
             own.save(0, np.arange(3))
             return 0 if own.load(0)[2] == 2 else 4
     except BaseException:
@@ -194,7 +195,7 @@ FORK_AND_EXIT = """
 import os, sys, warnings
 import numpy as np, unspool
 warnings.simplefilter("ignore")
-spool = unspool.Spool(host="64KiB", disk=sys.argv[1])
+spool = unspool.Spool(host_memory="64KiB", disk=sys.argv[1])
 for version in range(20):
     spool.save(version, np.zeros(4000))
 child = os.fork()
@@ -219,7 +220,7 @@ def test_a_spool_is_not_copied_or_pickled(spool: unspool.Spool) -> None:
 
 
 def test_a_spool_describes_itself(tmp_path: Path) -> None:
-    with unspool.Spool(device="1MiB", host="1.5MiB", disk=tmp_path) as spool:
+    with unspool.Spool(device_memory="1MiB", host_memory="1.5MiB", disk=tmp_path) as spool:
         spool.save(1, np.zeros(3))
         shown = repr(spool)
     for part in ("device", "1 MiB", "1.5 MiB", str(tmp_path), "1 checkpoint"):
@@ -239,24 +240,24 @@ def test_a_spool_can_be_subclassed(tmp_path: Path) -> None:
             made.name = name
             return made
 
-    with Named("history", host="1MiB") as spool:
+    with Named("history", host_memory="1MiB") as spool:
         spool.save(1, np.zeros(3))
         assert spool.name == "history" and 1 in spool
 
 
 def test_decisions_are_recorded_for_replay(tmp_path: Path) -> None:
     record = tmp_path / "decisions"
-    with unspool.Spool(host="1MiB", debug=unspool.Debug(record=record)) as spool:
+    with unspool.Spool(host_memory="1MiB", debug=unspool.Debug(record=record)) as spool:
         spool.save(1, np.zeros(3))
         spool.load(1)
     assert len(record.read_text().splitlines()) > 4
 
 
 def test_a_spool_is_read_as_a_mapping(spool: unspool.Spool) -> None:
-    assert spool.latest is None and list(spool) == []
+    assert spool.latest() is None and list(spool) == []
     for version in (5, -2, 3):
         spool.save(version, np.full(3, version))
-    assert list(spool) == [-2, 3, 5] and spool.latest == 5
+    assert list(spool) == [-2, 3, 5] and spool.latest() == 5
     assert spool[3].tolist() == [3, 3, 3] and 3 in spool
     with pytest.raises(KeyError):
         spool[4]
@@ -287,11 +288,11 @@ def test_clear_discards_everything(spool: unspool.Spool) -> None:
 
 
 def test_a_spool_that_is_dropped_open_is_warned_of() -> None:
-    spool = unspool.Spool(host="1MiB")
-    with pytest.warns(ResourceWarning, match=r"host=.*close\(\)"):
+    spool = unspool.Spool(host_memory="1MiB")
+    with pytest.warns(ResourceWarning, match=r"host_memory=.*close\(\)"):
         del spool
         gc.collect()
-    spool = unspool.Spool(host="1MiB")
+    spool = unspool.Spool(host_memory="1MiB")
     spool.close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -301,7 +302,7 @@ def test_a_spool_that_is_dropped_open_is_warned_of() -> None:
 
 def test_an_exception_that_drops_a_spool_goes_on() -> None:
     def fail() -> None:
-        spool = unspool.Spool(host="1MiB")
+        spool = unspool.Spool(host_memory="1MiB")
         spool.load(7)
 
     with pytest.warns(ResourceWarning), pytest.raises(KeyError):

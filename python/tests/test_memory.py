@@ -28,7 +28,7 @@ def limited(extra, work):
 """
 
 SAVES = """
-spool = unspool.Spool(host="4GiB")
+spool = unspool.Spool(host_memory="4GiB")
 values = np.arange(3.0)
 def work():
     for version in range(1 << 40):
@@ -41,7 +41,7 @@ spool.save(-1, values)
 """
 
 HINTS = """
-spool = unspool.Spool(host="1MiB")
+spool = unspool.Spool(host_memory="1MiB")
 spool.save(0, np.arange(3))
 orders = [range(n, n + 1000) for n in range(0, 10**8, 1000)]
 def work():
@@ -56,7 +56,7 @@ assert (spool.load(0) == np.arange(3)).all()
 """
 
 TRACE = """
-spool = unspool.Spool(host="1MiB", trace=True)
+spool = unspool.Spool(host_memory="1MiB", debug=unspool.Debug(trace=True))
 values = np.arange(3)
 def work():
     for version in range(150_000):
@@ -87,7 +87,7 @@ target = np.empty_like(values[0])
 for compress in ("zstd", "lz4", "archive"):
     for extra in range(1 << 20, 12 << 20, 1 << 20):
         disk = unspool.Disk(sys.argv[1], compress=compress)
-        with unspool.Spool(host="3MiB", disk=disk) as spool:
+        with unspool.Spool(host_memory="3MiB", disk=disk) as spool:
             def work():
                 for version in range(8):
                     spool.save(version, values[version % 4])

@@ -19,7 +19,7 @@ PROGRAM = """
 import sys
 import unspool
 
-with unspool.Spool(host=sys.argv[1], on="cpu") as spool:
+with unspool.Spool(host_memory=sys.argv[1], device="cpu") as spool:
     print(spool.stats().tiers[0].capacity, flush=True)
     sys.stdin.read()
 """
@@ -71,7 +71,7 @@ def test_processes_that_open_large_spools_together_all_open() -> None:
     with contextlib.ExitStack() as stack:
         sizes = [stack.enter_context(process(half)) for _ in range(4)]
         assert sizes == [total() // 2] * 4
-        with unspool.Spool(host="auto", device=half, on="cpu") as spool:
+        with unspool.Spool(host_memory="auto", device_memory=half, device="cpu") as spool:
             spool.save(0, np.arange(3))
             assert (spool.load(0) == np.arange(3)).all()
 
@@ -85,7 +85,7 @@ def test_processes_of_a_job_get_the_same_whatever_the_first_ones_have_taken() ->
 
 def test_a_size_that_the_machine_does_not_have_is_refused_in_units_of_people() -> None:
     with pytest.raises(unspool.errors.StorageError, match=r"1 PiB were asked for.* [GT]iB in all"):
-        unspool.Spool(host="1PiB", on="cpu")
+        unspool.Spool(host_memory="1PiB", device="cpu")
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def test_a_tier_that_cannot_grow_refuses_with_the_figures_and_loses_nothing() ->
         limited(
             group,
             """
-            with unspool.Spool(host="390MiB", on="cpu") as spool:
+            with unspool.Spool(host_memory="390MiB", device="cpu") as spool:
                 count, refusal = fill(spool, 48)
                 assert 10 < count < 48, (count, refusal)
                 for part in ("host tier has", "of the 390 MiB", "/sys/fs/cgroup/", "MiB left"):
@@ -142,8 +142,8 @@ def test_what_finds_no_memory_goes_to_the_disk(tmp_path: Path) -> None:
         limited(
             group,
             """
-            for tiers in ({"host": "390MiB"}, {"device": "300MiB", "host": "300MiB"}):
-                with unspool.Spool(**tiers, disk=sys.argv[1], on="cpu") as spool:
+            for tiers in (["390MiB"], ["300MiB", "300MiB"]):
+                with unspool.Spool(*[None, *tiers][-2:], disk=sys.argv[1], device="cpu") as spool:
                     count, refusal = fill(spool, 80)
                     assert refusal is None, refusal
                     check(spool, count)
@@ -157,7 +157,7 @@ def test_a_tier_grows_again_when_there_is_memory_again() -> None:
         limited(
             group,
             """
-            with unspool.Spool(host="300MiB", on="cpu") as spool:
+            with unspool.Spool(host_memory="300MiB", device="cpu") as spool:
                 other = np.ones(150 * MIB, np.uint8)
                 count, refusal = fill(spool, 36)
                 assert refusal is not None
@@ -186,7 +186,7 @@ def test_processes_that_grow_at_the_same_moment_take_no_more_than_there_is() -> 
             for _ in range(8):
                 if (child := os.fork()) == 0:
                     os.close(end)
-                    with unspool.Spool(host="600MiB", on="cpu") as spool:
+                    with unspool.Spool(host_memory="600MiB", device="cpu") as spool:
                         count, refusal = fill(spool, 599)
                         assert refusal is not None
                         os.close(filled)

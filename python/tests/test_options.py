@@ -11,7 +11,7 @@ from unspool._arrays import device_for
 
 
 def capacity(size: object) -> int | None:
-    with unspool.Spool(host=size) as spool:
+    with unspool.Spool(host_memory=size) as spool:
         return spool.stats().tiers[0].capacity
 
 
@@ -54,7 +54,7 @@ def test_sizes_are_read_as_they_are_meant(size: object, count: int) -> None:
     ],
 )
 def test_what_is_no_size_is_refused_with_advice(size: object, advice: str, tmp_path: Path) -> None:
-    for options in ({"device": size}, {"host": size}, {"disk": (tmp_path, size)}):
+    for options in ({"device_memory": size}, {"host_memory": size}, {"disk": (tmp_path, size)}):
         with pytest.raises(unspool.errors.OptionError) as refusal:
             unspool.Spool(**options)
         assert advice in str(refusal.value) and next(iter(options)) in str(refusal.value)
@@ -62,20 +62,37 @@ def test_what_is_no_size_is_refused_with_advice(size: object, advice: str, tmp_p
 
 
 def test_every_combination_of_tiers_keeps_what_is_saved(tmp_path: Path) -> None:
-    tiers = {"device": "1MiB", "host": "1MiB", "disk": tmp_path}
+    tiers = {"device_memory": "1MiB", "host_memory": "1MiB", "disk": tmp_path}
     for chosen in range(1, 8):
         options = {name: tiers[name] for bit, name in enumerate(tiers) if chosen >> bit & 1}
         with unspool.Spool(**options) as spool:
-            assert [tier.name for tier in spool.stats().tiers] == list(options)
+            names = [name.removesuffix("_memory") for name in options]
+            assert [tier.name for tier in spool.stats().tiers] == names
             for version in range(4):
                 spool.save(version, np.full(100, version))
             for version in reversed(range(4)):
                 assert (spool.load(version) == version).all()
 
 
-def test_a_spool_without_tiers_is_refused() -> None:
-    with pytest.raises(unspool.errors.OptionError, match=r"device|host|disk"):
-        unspool.Spool()
+@pytest.mark.parametrize("place", ["a disk", "memory", "nothing"])
+def test_a_spool_without_tiers_takes_main_memory_and_a_disk_if_there_is_one(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Path("/dev/shm")
+    if place == "memory" and not memory.is_dir():
+        pytest.skip("no /dev/shm")
+    named = {"a disk": tmp_path, "memory": memory, "nothing": tmp_path / "missing"}[place]
+    monkeypatch.setenv("TMPDIR", str(named))
+    with unspool.Spool() as spool:
+        tiers = {tier.name: tier for tier in spool.stats().tiers}
+        assert 'host_memory="auto"' in tiers["host"].notes[0]
+        disk = tiers.get("disk")
+        if disk is not None:
+            wanted = str(tmp_path) if place == "a disk" else "/var/tmp"
+            assert disk.location.startswith(wanted) and disk.capacity
+            assert "no tier was given" in disk.notes[0]
+        spool.save(1, np.arange(9.0))
+        assert (spool.load(1) == np.arange(9.0)).all()
 
 
 def test_a_disk_is_a_path_a_pair_or_an_object(tmp_path: Path) -> None:
@@ -141,14 +158,16 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 def test_unknown_options_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(unspool.errors.OptionError, match="discard_after_restore") as refusal:
-        unspool.Spool(host="1MiB", polcy="lru")
+    with pytest.raises(unspool.errors.OptionError, match="device_memory") as refusal:
+        unspool.Spool(host_memory="1MiB", polcy="lru")
     assert "polcy" in str(refusal.value) and isinstance(refusal.value, TypeError)
 
 
 @pytest.mark.parametrize("policy", ["score", "lru", "fifo", "belady"])
 def test_every_policy_serves_every_order(policy: str, tmp_path: Path) -> None:
-    with unspool.Spool(host="64KiB", disk=tmp_path, debug=unspool.Debug(policy=policy)) as spool:
+    with unspool.Spool(
+        host_memory="64KiB", disk=tmp_path, debug=unspool.Debug(policy=policy)
+    ) as spool:
         for version in range(40):
             spool.save(version, np.full(1000, version))
         order = [*reversed(range(40)), *range(40)]
@@ -168,9 +187,9 @@ def test_values_that_make_no_sense_are_refused() -> None:
         ({"debug": True}, "unspool.Debug"),
     ]:
         with pytest.raises(unspool.errors.OptionError, match=advice):
-            unspool.Spool(host="1MiB", **options)
+            unspool.Spool(host_memory="1MiB", **options)
     with pytest.raises(TypeError):
-        unspool.Spool(host="1MiB", timeout="long")
+        unspool.Spool(host_memory="1MiB", timeout="long")
     with pytest.raises(TypeError):
         unspool.Spool("1MiB", None, None, True)
 
@@ -199,18 +218,16 @@ def test_arrays_are_not_made_where_their_library_has_none(to: str, device: str) 
         device_for(to, device, 0)
 
 
-@pytest.mark.parametrize(
-    "name", ["discard_after_restore", "timeout", "verify", "trace", "on", "shrink_ok"]
-)
+@pytest.mark.parametrize("name", ["learn", "timeout", "verify", "device", "shrink_ok"])
 def test_an_option_of_another_type_is_named(name: str) -> None:
     with pytest.raises(unspool.errors.OptionError, match=f"{name}=.*'list'"):
-        unspool.Spool(host="1MiB", **{name: []})
+        unspool.Spool(host_memory="1MiB", **{name: []})
 
 
 def test_an_argument_of_another_type_is_named() -> None:
-    with unspool.Spool(host="1MiB") as spool:
+    with unspool.Spool(host_memory="1MiB") as spool:
         for name, call in {
-            "start": lambda: spool.expect([1], start="now"),
+            "once": lambda: spool.expect([1], once="now"),
             "to": lambda: spool.load(1, to=3),
             "device": lambda: spool.load(1, device=3),
             "to=": lambda: spool.reading(1, to=3),

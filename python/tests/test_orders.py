@@ -38,25 +38,24 @@ def orders() -> dict[str, list[int]]:
 
 
 TIERS = {
-    "host and disk": {"host": "100KiB"},
-    "device and disk": {"device": "100KiB"},
-    "device, host and disk": {"device": "70KiB", "host": "200KiB"},
+    "host and disk": {"host_memory": "100KiB"},
+    "device and disk": {"device_memory": "100KiB"},
+    "device, host and disk": {"device_memory": "70KiB", "host_memory": "200KiB"},
     "disk": {},
-    "everything fits": {"host": "4MiB"},
+    "everything fits": {"host_memory": "4MiB"},
 }
 
 
 def history_comes_back(spool: unspool.Spool, order: list[int], hinted: str) -> None:
     """Saves the history, restores it in this order, and compares every bit."""
     if hinted == "before":
-        spool.expect(order, start=False)
+        spool.expect(order)
     if hinted == "wrong":
         spool.expect(sorted(order))
     for version in range(COUNT):
         spool.save(version, state(version))
     if hinted == "after":
         spool.expect(order)
-    spool.start_prefetch()
     target = np.empty(ITEMS)
     for version in order:
         spool.restore(version, target)
@@ -81,26 +80,33 @@ def test_a_history_comes_back_through_all_tiers_in_every_order(
 def test_a_history_comes_back_whatever_was_expected(
     order: list[int], hinted: str, tmp_path: Path
 ) -> None:
-    with unspool.Spool(host="100KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="100KiB", disk=tmp_path) as spool:
         history_comes_back(spool, order, hinted)
 
 
-def test_what_was_restored_for_the_last_time_is_discarded_when_asked_for(tmp_path: Path) -> None:
-    with unspool.Spool(host="100KiB", disk=tmp_path, discard_after_restore=True) as spool:
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_is_read_back_once_is_discarded_after_its_last_restore(
+    when: str, tmp_path: Path
+) -> None:
+    order = [*reversed(range(COUNT)), 0]
+    with unspool.Spool(host_memory="100KiB", disk=tmp_path) as spool:
+        if when == "before":
+            spool.expect(iter(order), once=True)
         for version in range(COUNT):
             spool.save(version, state(version))
-        spool.expect([*reversed(range(COUNT)), 0])
+        if when == "after":
+            spool.expect(order, once=True)
         for version in reversed(range(COUNT)):
             assert same_bits(spool.load(version), state(version))
         assert spool.versions() == [0]
         assert same_bits(spool.load(0), state(0))
         assert len(spool) == 0
-        with pytest.raises(unspool.errors.UnknownVersionError, match="discard_after_restore"):
+        with pytest.raises(unspool.errors.UnknownVersionError, match="read back once"):
             spool.load(0)
 
 
 def test_hints_may_be_forgotten(tmp_path: Path) -> None:
-    with unspool.Spool(host="100KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="100KiB", disk=tmp_path) as spool:
         spool.expect(range(10))
         spool.forget_hints()
         assert spool.stats().hints == 0
@@ -115,7 +121,7 @@ def test_hints_may_be_forgotten(tmp_path: Path) -> None:
 
 
 def test_an_order_without_an_end_is_followed() -> None:
-    with unspool.Spool(host="1MiB") as spool:
+    with unspool.Spool(host_memory="1MiB") as spool:
         for version in range(COUNT):
             spool.save(version, np.full(3, version))
         taken = itertools.count()
@@ -132,7 +138,7 @@ def test_an_order_without_an_end_is_followed() -> None:
 
 
 def test_an_order_without_an_end_is_followed_by_every_way_to_read() -> None:
-    with unspool.Spool(host="1MiB") as spool:
+    with unspool.Spool(host_memory="1MiB") as spool:
         spool.save(0, np.zeros(1))
         for read in (spool.load, lambda version: spool.reading(version).__enter__()):
             spool.expect(itertools.repeat(0))
@@ -145,7 +151,7 @@ def test_an_order_without_an_end_is_followed_by_every_way_to_read() -> None:
 
 def test_ranges_and_lists_longer_than_the_window_are_followed_to_their_end() -> None:
     long = 40_000
-    with unspool.Spool(host="1MiB") as spool:
+    with unspool.Spool(host_memory="1MiB") as spool:
         spool.save(0, np.zeros(1))
         spool.expect(itertools.repeat(0, long))
         spool.expect([0] * long)
@@ -158,21 +164,23 @@ def test_ranges_and_lists_longer_than_the_window_are_followed_to_their_end() -> 
 
 
 def test_ctrl_c_ends_an_order_without_an_end() -> None:
-    with unspool.Spool(host="64KiB", discard_after_restore=True) as spool:
+    with unspool.Spool(host_memory="64KiB") as spool:
         timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             for _ in range(100):
                 with contextlib.suppress(unspool.errors.OptionError):
-                    spool.expect(itertools.count())
+                    spool.expect(itertools.count(), once=True)
         timer.join()
         assert spool.stats().hints == 0
 
 
 def test_an_order_without_an_end_is_refused_where_all_of_it_has_to_be_known() -> None:
-    with unspool.Spool(host="64KiB") as spool:
+    with unspool.Spool(host_memory="64KiB") as spool:
         with pytest.raises(unspool.errors.OptionError, match="last=True"):
             spool.expect(itertools.count(), last=True)
+        with pytest.raises(unspool.errors.OptionError, match="once=True"):
+            spool.expect(itertools.count(), once=True)
         assert spool.stats().hints == 0
 
 
@@ -181,7 +189,7 @@ def test_what_an_order_raises_is_raised_by_a_restore_that_can_be_repeated() -> N
         yield from itertools.repeat(0, 20_000)
         raise ZeroDivisionError
 
-    with unspool.Spool(host="1MiB") as spool:
+    with unspool.Spool(host_memory="1MiB") as spool:
         spool.save(0, np.zeros(1))
         spool.expect(order())
         target = np.zeros(1)
@@ -196,7 +204,7 @@ def test_what_an_order_raises_is_raised_by_a_restore_that_can_be_repeated() -> N
 
 
 def test_an_order_may_call_the_spool_and_may_be_forgotten() -> None:
-    with unspool.Spool(host="1MiB") as spool:
+    with unspool.Spool(host_memory="1MiB") as spool:
 
         def order() -> Iterator[int]:
             for version in itertools.count():
@@ -215,7 +223,7 @@ def test_an_order_may_call_the_spool_and_may_be_forgotten() -> None:
 
 
 def test_a_spool_whose_order_refers_to_it_is_collected() -> None:
-    spool = unspool.Spool(host="64KiB")
+    spool = unspool.Spool(host_memory="64KiB")
 
     def order(own: unspool.Spool) -> Iterator[int]:
         while True:
@@ -231,7 +239,7 @@ def test_a_spool_whose_order_refers_to_it_is_collected() -> None:
 
 def test_a_full_stack_refuses_and_goes_on_after_a_discard(tmp_path: Path) -> None:
     capacity = 10 * (ITEMS * 8 + 8192)
-    with unspool.Spool(host="64KiB", disk=(tmp_path, capacity)) as spool:
+    with unspool.Spool(host_memory="64KiB", disk=(tmp_path, capacity)) as spool:
         saved = 0
         with pytest.raises(unspool.errors.CapacityError, match="disk") as full:
             for version in range(COUNT):
@@ -247,7 +255,7 @@ def test_a_full_stack_refuses_and_goes_on_after_a_discard(tmp_path: Path) -> Non
 
 
 def test_a_checkpoint_larger_than_every_tier_is_refused(tmp_path: Path) -> None:
-    with unspool.Spool(host="64KiB", disk=(tmp_path, "1MiB")) as spool:
+    with unspool.Spool(host_memory="64KiB", disk=(tmp_path, "1MiB")) as spool:
         with pytest.raises(unspool.errors.CapacityError, match="2"):
             spool.save(2, np.zeros(1 << 20))
         spool.save(2, np.zeros(100_000))
@@ -259,7 +267,7 @@ import resource, sys
 import numpy as np, unspool
 limit = 200 * 1024
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-with unspool.Spool(host="1MiB", disk=sys.argv[1]) as spool:
+with unspool.Spool(host_memory="1MiB", disk=sys.argv[1]) as spool:
     small, large = np.arange(10_000.0), np.arange(60_000.0)
     spool.save(0, small)
     spool.save(1, large)
@@ -281,7 +289,7 @@ def test_a_medium_that_refuses_bytes_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_flush_brings_everything_to_the_disk(tmp_path: Path) -> None:
-    with unspool.Spool(device="1MiB", host="2MiB", disk=tmp_path) as spool:
+    with unspool.Spool(device_memory="1MiB", host_memory="2MiB", disk=tmp_path) as spool:
         for version in range(20):
             spool.save(version, state(version))
         spool.flush()
@@ -291,7 +299,7 @@ def test_flush_brings_everything_to_the_disk(tmp_path: Path) -> None:
 
 def test_a_durable_spool_is_found_again(tmp_path: Path) -> None:
     disk = unspool.Disk(tmp_path, durable=True)
-    with unspool.Spool(host="1MiB", disk=disk) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=disk) as spool:
         spool.save(-3, u=state(1), flags=np.array([True, False]))
         spool.save(4, np.zeros(3, [("when", "M8[s]"), ("x", ">f4")]))
         assert not spool.durable(-3)
@@ -299,7 +307,7 @@ def test_a_durable_spool_is_found_again(tmp_path: Path) -> None:
         assert spool.durable(-3)
         spool.save(5, state(5))
         spool.discard(4)
-    with unspool.Spool(host="1MiB", disk=disk) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=disk) as spool:
         assert spool.versions() == [-3, 5]
         found = spool.load(-3)
         assert same_bits(found["u"], state(1)) and found["flags"].tolist() == [True, False]
@@ -333,7 +341,7 @@ def _is_refused(spool: unspool.Spool, version: int, kinds: tuple[type[Exception]
 
 
 def test_a_closed_spool_leaves_nothing_behind(tmp_path: Path) -> None:
-    with unspool.Spool(host="64KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="64KiB", disk=tmp_path) as spool:
         for version in range(10):
             spool.save(version, state(version))
         spool.flush()
@@ -343,7 +351,7 @@ def test_a_closed_spool_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("last", [True, [True] * 20])
 def test_what_is_discarded_before_its_room_is_needed_is_never_moved(tmp_path: Path, last) -> None:
-    with unspool.Spool(device="1MiB", host="1MiB", disk=tmp_path) as spool:
+    with unspool.Spool(device_memory="1MiB", host_memory="1MiB", disk=tmp_path) as spool:
         order = list(reversed(range(20)))
         spool.expect(order, last=last)
         for version in range(20):
@@ -355,7 +363,7 @@ def test_what_is_discarded_before_its_room_is_needed_is_never_moved(tmp_path: Pa
 
 
 def test_a_promise_to_discard_may_be_broken(tmp_path: Path) -> None:
-    with unspool.Spool(device="64KiB", host="64KiB", disk=tmp_path) as spool:
+    with unspool.Spool(device_memory="64KiB", host_memory="64KiB", disk=tmp_path) as spool:
         spool.expect([*range(COUNT), 3], last=[version != 3 for version in range(COUNT)] + [True])
         for version in range(COUNT):
             spool.save(version, state(version))
@@ -364,9 +372,11 @@ def test_a_promise_to_discard_may_be_broken(tmp_path: Path) -> None:
 
 
 def test_flags_that_do_not_fit_the_versions_are_refused() -> None:
-    with unspool.Spool(host="64KiB") as spool:
+    with unspool.Spool(host_memory="64KiB") as spool:
         with pytest.raises(unspool.errors.OptionError, match="one truth value for each version"):
             spool.expect([1, 2, 3], last=[True, False])
+        with pytest.raises(unspool.errors.OptionError, match="leave one of them out"):
+            spool.expect([1, 2, 3], once=True, last=True)
         with pytest.raises(TypeError):
             spool.expect([1], last=7)
         with pytest.raises(TypeError):
@@ -375,8 +385,7 @@ def test_flags_that_do_not_fit_the_versions_are_refused() -> None:
 
 
 def test_what_prefers_a_slower_tier_leaves_the_faster_one_first(tmp_path: Path) -> None:
-    with unspool.Spool(device="64KiB", host="1MiB", disk=tmp_path) as spool:
-        spool.hold_prefetch()
+    with unspool.Spool(device_memory="64KiB", host_memory="1MiB", disk=tmp_path) as spool:
         for version in range(3):
             spool.save(version, state(version))
             spool._prefer(version, "disk")
@@ -386,7 +395,7 @@ def test_what_prefers_a_slower_tier_leaves_the_faster_one_first(tmp_path: Path) 
 
 
 def test_a_preference_that_cannot_be_is_refused() -> None:
-    with unspool.Spool(device="64KiB") as spool:
+    with unspool.Spool(device_memory="64KiB") as spool:
         spool.save(0, state(0))
         with pytest.raises(unspool.errors.OptionError, match="no disk tier"):
             spool._prefer(0, "disk")

@@ -25,7 +25,7 @@ from unspool.cli import main
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 LINKS = Links(
-    on="cpu",
+    device="cpu",
     tiers=("device", "host", "disk"),
     save=Rate(20e9, 2e-6),
     restore=Rate(20e9, 2e-6),
@@ -35,19 +35,20 @@ LINKS = Links(
     ),
 )
 
-TIERS: dict[str, Any] = {"device": "8MiB", "host": "32MiB", "disk": "1GiB"}
+TIERS: dict[str, Any] = {"device_memory": "8MiB", "host_memory": "32MiB", "disk": "1GiB"}
 
 
 def planned(steps: int = 100, state: object = MIB, **options: Any) -> unspool.advice.Plan:
     tiers = {name: options.pop(name, TIERS[name]) for name in TIERS}
     tiers = {name: value for name, value in tiers.items() if value is not None}
-    links = options.pop("links", LINKS.of(tuple(tiers)) if "device" in tiers else host_links(tiers))
+    names = tuple(name.removesuffix("_memory") for name in tiers)
+    links = options.pop("links", LINKS.of(names) if "device" in names else host_links(names))
     return unspool.plan(steps, state, 1e-3, links=links, **tiers, **options)
 
 
-def host_links(tiers: dict[str, Any]) -> Links:
-    links = LINKS.links[1:] if "disk" in tiers else ()
-    return Links("cpu", tuple(tiers), LINKS.save, LINKS.restore, links)
+def host_links(names: tuple[str, ...]) -> Links:
+    links = LINKS.links[1:] if "disk" in names else ()
+    return Links("cpu", names, LINKS.save, LINKS.restore, links)
 
 
 @pytest.fixture
@@ -74,7 +75,11 @@ def test_every_figure_of_a_candidate_hangs_together() -> None:
         assert one.seconds == pytest.approx(sum(parts), rel=1e-6)
         assert one.forward_steps == 99 + one.recomputed_steps
         assert one.restores >= 99 and one.saves >= 1 and one.peak_copies >= 1
-        assert set(one.peak_bytes) == set(one.tiers) == set(one.options)
+        assert (
+            set(one.peak_bytes)
+            == set(one.tiers)
+            == {name.removesuffix("_memory") for name in one.options}
+        )
         assert [(link.fast, link.slow) for link in one.links] == [
             (link.fast, link.slow) for link in LINKS.of(one.tiers).links
         ]
@@ -96,12 +101,12 @@ def test_schedules_are_written_as_they_are_made() -> None:
 def test_a_schedule_that_fits_into_memory_is_not_given_a_disk() -> None:
     found = {one.name: one for one in planned().candidates}
     assert found["Revolve(100, 8)"].tiers == ("device",)
-    assert found["Revolve(100, 40)"].options == {"device": 8 * MIB, "host": 32 * MIB}
+    assert found["Revolve(100, 40)"].options == {"device_memory": 8 * MIB, "host_memory": 32 * MIB}
     assert found["StoreAll(100)"].tiers == ("device", "host", "disk")
 
 
 def test_with_room_for_everything_nothing_is_computed_again() -> None:
-    plan = planned(20, device="64MiB", host=None, disk=None)
+    plan = planned(20, device_memory="64MiB", host_memory=None, disk=None)
     assert plan.best.recomputed_steps == 0
     assert "no step is computed again" in plan.sentence
     assert plan.best.stall_seconds == 0.0
@@ -121,12 +126,12 @@ def test_a_slow_disk_makes_computing_again_the_better_choice() -> None:
 
 def test_what_needs_no_disk_and_is_little_slower_is_named() -> None:
     links = slow_disk(120e6)
-    plan = planned(1000, device="16MiB", host="128MiB", disk="2GiB", links=links)
+    plan = planned(1000, device_memory="16MiB", host_memory="128MiB", disk="2GiB", links=links)
     other = plan.simpler
     assert other is not None and "disk" in plan.best.tiers and "disk" not in other.tiers
     assert plan.best.seconds <= other.seconds <= 1.05 * plan.best.seconds
     assert f"Without the disk tier {other.name} takes" in plan.sentence
-    assert planned(20, device="64MiB", host=None, disk=None).simpler is None
+    assert planned(20, device_memory="64MiB", host_memory=None, disk=None).simpler is None
 
 
 def test_what_a_reverse_step_reads_may_be_less_than_a_state() -> None:
@@ -153,7 +158,7 @@ def test_what_does_not_fit_says_what_it_needs_and_what_there_is() -> None:
 
 
 def test_one_state_that_fits_is_enough_for_a_plan() -> None:
-    plan = planned(12, device="1MiB", host=None, disk=None)
+    plan = planned(12, device_memory="1MiB", host_memory=None, disk=None)
     assert all(one.peak_copies == 1 for one in plan.candidates)
     assert plan.best.recomputed_steps == sum(range(11))
 
@@ -323,7 +328,7 @@ def test_very_long_schedules_are_predicted_from_shorter_ones() -> None:
 def test_a_schedule_that_does_not_fit_cannot_be_predicted() -> None:
     with pytest.raises(unspool.Error, match="room"):
         advice.predict(
-            schedules.StoreAll(100), MIB, 1e-3, device="8MiB", links=LINKS.of(("device",))
+            schedules.StoreAll(100), MIB, 1e-3, device_memory="8MiB", links=LINKS.of(("device",))
         )
 
 
@@ -346,7 +351,7 @@ def test_more_memory_never_makes_the_best_time_worse() -> None:
 
 
 def test_half_of_a_tier_may_be_too_little() -> None:
-    rows = advice.what_if(planned(10, device="1MiB", host=None, disk=None))
+    rows = advice.what_if(planned(10, device_memory="1MiB", host_memory=None, disk=None))
     assert [row.best is None for row in rows] == [True, False]
 
 
@@ -385,7 +390,7 @@ def run(*more: str, links: Path | None = None) -> int:
 def test_the_command_prints_table_advice_and_what_more_memory_buys(
     links_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tiers = ["--device", "8MiB", "--host", "32MiB", "--disk-size", "1GiB"]
+    tiers = ["--device-memory", "8MiB", "--host-memory", "32MiB", "--disk-size", "1GiB"]
     assert run(*tiers, "--what-if", links=links_file) == 0
     shown = capsys.readouterr()
     assert "Take " in shown.out and "against now" in shown.out and "host 64.00 MiB" in shown.out
@@ -396,7 +401,16 @@ def test_the_command_gives_json_and_keeps_measured_links(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = tmp_path / "kept.json"
-    words = ["--host", "8MiB", "--disk", str(tmp_path), "--disk-size", "64MiB", "--on", "cpu"]
+    words = [
+        "--host-memory",
+        "8MiB",
+        "--disk",
+        str(tmp_path),
+        "--disk-size",
+        "64MiB",
+        "--device",
+        "cpu",
+    ]
     assert run(*words, "--json", "--what-if", "--write-links", str(kept)) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["tiers"] == {"host": 8 * MIB, "disk": 64 * MIB}
@@ -409,15 +423,15 @@ def test_the_command_gives_json_and_keeps_measured_links(
     ("words", "reason"),
     [
         ([], "needs a place"),
-        (["--host", "4G"], "GiB"),
+        (["--host-memory", "4G"], "GiB"),
         (["--disk-size", "1GiB"], "cannot be measured: add --disk"),
         (["--disk", "/no/such/directory"], "is not a directory"),
-        (["--host", "1MiB", "--reverse-ms", "-1"], "--reverse-ms=-1.0: milliseconds"),
-        (["--host", "1MiB", "--links", "/no/such/file"], "/no/such/file"),
-        (["--host", "1MiB", "--write-links", "/no/such/file"], "no such directory"),
-        (["--host", "1MiB", "--write-links", "/"], "is a directory"),
-        (["--host", "1KiB", "--on", "cpu"], "one state has 1.00 MiB"),
-        (["--host", "1MiB", "--on", "moon"], "moon"),
+        (["--host-memory", "1MiB", "--reverse-ms", "-1"], "--reverse-ms=-1.0: milliseconds"),
+        (["--host-memory", "1MiB", "--links", "/no/such/file"], "/no/such/file"),
+        (["--host-memory", "1MiB", "--write-links", "/no/such/file"], "no such directory"),
+        (["--host-memory", "1MiB", "--write-links", "/"], "is a directory"),
+        (["--host-memory", "1KiB", "--device", "cpu"], "one state has 1.00 MiB"),
+        (["--host-memory", "1MiB", "--device", "moon"], "moon"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -431,7 +445,7 @@ def test_mistakes_are_one_line(
 
 def test_a_plan_tells_of_each_schedule_that_it_looks_at() -> None:
     names: list[str] = []
-    found = planned(50, host="10kB", progress=names.append)
+    found = planned(50, host_memory="10kB", progress=names.append)
     assert {one.name for one in found.candidates} <= set(names)
 
 

@@ -18,16 +18,16 @@ from unspool.cli import main
 MIB = 1 << 20
 
 LINKS = Links(
-    on="cpu",
+    device="cpu",
     tiers=("device", "host"),
     save=Rate(20e9, 2e-6),
     restore=Rate(20e9, 2e-6),
     links=(Link("device", "host", Rate(0.5e9, 1e-5), Rate(0.5e9, 1e-5)),),
 )
 
-ON_A_GPU = replace(LINKS, on="cuda:0")
+ON_A_GPU = replace(LINKS, device="cuda:0")
 
-TIERS: dict[str, Any] = {"device": "8MiB", "host": "32MiB"}
+TIERS: dict[str, Any] = {"device_memory": "8MiB", "host_memory": "32MiB"}
 
 #: The speed of a codec that is not the bottleneck.
 FAST = Rate(100e9)
@@ -73,7 +73,7 @@ def test_a_ratio_of_one_at_the_speed_of_copies_changes_little() -> None:
 
 def test_a_state_needs_room_for_all_of_it_while_it_is_encoded() -> None:
     codec = Compression(8, Rate(1e10), Rate(1e10))
-    one = planned(compression=codec, device="2MiB", host=None, links=LINKS.first(1))
+    one = planned(compression=codec, device_memory="2MiB", host_memory=None, links=LINKS.first(1))
     # A MiB is kept free, and eight states lie in the other; one more takes the place of the last.
     assert one.problem.slots(one.tiers, one.links) == 9
     assert all(found.peak_copies <= 9 for found in one.candidates)
@@ -121,7 +121,7 @@ def test_the_plan_stays_plain_data() -> None:
 
 def test_more_memory_is_judged_with_the_codec() -> None:
     codec = Compression(4, Rate(1e10), Rate(1e10))
-    rows = advice.what_if(planned(compression=codec, host=None, links=LINKS.first(1)))
+    rows = advice.what_if(planned(compression=codec, host_memory=None, links=LINKS.first(1)))
     best = {row.capacity: row.best for row in rows}
     less, more = best[4 * MIB], best[16 * MIB]
     assert less is not None and more is not None
@@ -138,7 +138,7 @@ def test_more_memory_is_judged_with_the_codec() -> None:
         ({"ratio": 4, "encode": "500 GB/s"}, "encode='500 GB/s': give a Rate"),
         ({"ratio": 4, "decode": 0}, "decode=0: give a Rate in bytes of the arrays per second"),
         ({"ratio": 4, "decode": True}, "decode=True: give a Rate"),
-        ({"ratio": 4, "codec": unspool.Zfp(rate=8)}, "its speed is not known here"),
+        ({"ratio": 4, "codec": unspool.codecs.Zfp(rate=8)}, "its speed is not known here"),
         ({"ratio": 4, "codec": 1e-3}, "is not a codec"),
         ({"ratio": 4, "encode": FAST, "decode": FAST, "codec": "gzip"}, "gzip"),
     ],
@@ -164,12 +164,12 @@ def test_a_codec_that_cannot_be_tried_is_refused(codec: Any, sample: Any, reason
 
 
 def test_another_codec_is_planned_with_speeds() -> None:
-    plan = planned(compression=Compression(4, FAST, FAST, unspool.Zfp(rate=8)))
-    assert plan.best.options["codec"] == unspool.Zfp(rate=8)
+    plan = planned(compression=Compression(4, FAST, FAST, unspool.codecs.Zfp(rate=8)))
+    assert plan.best.options["codec"] == unspool.codecs.Zfp(rate=8)
 
 
 def test_the_speed_of_another_codec_on_a_gpu_is_not_that_of_the_cores() -> None:
-    tried = Compression.of(unspool.Zfp(rate=8), WAVE)
+    tried = Compression.of(unspool.codecs.Zfp(rate=8), WAVE)
     assert planned(compression=tried).problem.compression is not None
     with pytest.raises(unspool.errors.OptionError, match="its speed is not known here"):
         planned(compression=tried, links=ON_A_GPU)
@@ -181,7 +181,7 @@ def test_the_speed_of_another_codec_on_a_gpu_is_not_that_of_the_cores() -> None:
 def run(tmp_path: Path, *more: str) -> int:
     links = tmp_path / "links.json"
     LINKS.save_to(links)
-    tiers = [word for name, size in TIERS.items() for word in (f"--{name}", size)]
+    tiers = [word for name, size in TIERS.items() for word in (f"--{name.replace('_', '-')}", size)]
     words = ["plan", "--steps", "100", "--state", "1MiB", "--step-ms", "1", "--links", str(links)]
     return main([*words, *tiers, *more])
 

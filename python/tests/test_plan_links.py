@@ -16,7 +16,7 @@ import pytest
 import unspool
 from unspool.advice import Link, Links, LinksError, Rate, measure_links, measuring, probe
 from unspool.advice.probe import Probe, Span, _shares, busy_seconds, rate_of
-from unspool.advice.sizes import Tiers, bytes_of, tiers_of
+from unspool.advice.sizes import OPTIONS, Tiers, bytes_of, tiers_of
 
 from helpers import children
 
@@ -29,7 +29,7 @@ LONG = 60.0
 def made(**changes: object) -> Links:
     rate = Rate(1e9, 1e-6)
     links = (Link("device", "host", rate, rate, 0.5), Link("host", "disk", rate, Rate(5e8, 1e-4)))
-    fields = {"on": "cpu", "tiers": ("device", "host", "disk"), "save": rate, "restore": rate}
+    fields = {"device": "cpu", "tiers": ("device", "host", "disk"), "save": rate, "restore": rate}
     return Links(**{**fields, "links": links, **changes})
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_size_is_refused_by_a_plan_and_by_a_spool(value: object, reas
         bytes_of("host", value)
     if value is not None:
         with pytest.raises(unspool.errors.OptionError):
-            unspool.Spool(host=value, on="cpu")
+            unspool.Spool(host_memory=value, device="cpu")
 
 
 def test_a_disk_is_a_place_or_a_size_or_both(tmp_path: Path) -> None:
@@ -87,13 +87,13 @@ def test_a_disk_is_a_place_or_a_size_or_both(tmp_path: Path) -> None:
     assert somewhere == Tiers({"host": GIB, "disk": 200 * GIB})
     assert somewhere.options()["disk"] == ("DIRECTORY", 200 * GIB)
     free = tiers_of(None, None, tmp_path)
-    assert tiers_of(None, "1GiB", None, "cpu").options() == {"host": GIB, "on": "cpu"}
+    assert tiers_of(None, "1GiB", None, "cpu").options() == {"host_memory": GIB, "device": "cpu"}
     assert free.free and free.capacity["disk"] > 0 and free.options() == {"disk": place}
 
 
 def test_automatic_sizes_are_those_that_a_spool_would_take() -> None:
     capacity = tiers_of(None, "auto", None, "cpu").capacity
-    with unspool.Spool(host="auto", on="cpu") as spool:
+    with unspool.Spool(host_memory="auto", device="cpu") as spool:
         taken = spool.stats().tiers[0].capacity
     assert taken is not None and 0.5 < capacity["host"] / taken < 2
 
@@ -142,9 +142,9 @@ def test_files_of_another_kind_are_no_links(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("on", None),
-        ("on", 7),
-        ("on", "moon"),
+        ("device", None),
+        ("device", 7),
+        ("device", "moon"),
         ("tiers", ["host"]),
         ("tiers", [1]),
         ("tiers", ["host", "device"]),
@@ -219,11 +219,13 @@ def test_workers_of_one_lane_share_its_time() -> None:
 def test_the_probe_measures_every_direction_and_leaves_nothing(
     tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    options = {name: tmp_path if name == "disk" else "1GiB" for name in names}
+    options = {OPTIONS[name]: tmp_path if name == "disk" else "1GiB" for name in names}
     begin = time.perf_counter()
-    links = unspool.advice.measure_links(**options, on="cpu", checkpoint_bytes="1MiB", limit=0.5)
+    links = unspool.advice.measure_links(
+        **options, device="cpu", checkpoint_bytes="1MiB", limit=0.5
+    )
     assert time.perf_counter() - begin < LONG
-    assert (links.on, links.tiers) == ("cpu", names)
+    assert (links.device, links.tiers) == ("cpu", names)
     assert links.checkpoint_bytes <= MIB and links.seconds > 0
     rates = [links.save, links.restore]
     rates += [rate for link in links.links for rate in (link.flush, link.prefetch)]
@@ -236,9 +238,9 @@ def test_the_probe_measures_every_direction_and_leaves_nothing(
 def test_the_application_can_lend_its_own_computing(tmp_path: Path) -> None:
     calls = []
     links = unspool.advice.measure_links(
-        host="1GiB",
+        host_memory="1GiB",
         disk=tmp_path,
-        on="cpu",
+        device="cpu",
         checkpoint_bytes="1MiB",
         limit=0.5,
         work=lambda: calls.append(time.perf_counter()),
@@ -257,17 +259,17 @@ def test_checkpoints_are_no_larger_than_the_time_allows() -> None:
 
 def test_a_disk_without_a_place_cannot_be_measured() -> None:
     with pytest.raises(unspool.errors.OptionError, match="no directory to measure"):
-        unspool.advice.measure_links(host="1GiB", disk="200GiB", on="cpu")
+        unspool.advice.measure_links(host_memory="1GiB", disk="200GiB", device="cpu")
     with pytest.raises(unspool.errors.OptionError, match="limit=0"):
-        unspool.advice.measure_links(host="1GiB", on="cpu", limit=0)
+        unspool.advice.measure_links(host_memory="1GiB", device="cpu", limit=0)
     with pytest.raises(unspool.errors.OptionError, match="limit='soon'"):
-        measure_links(host="1GiB", on="cpu", limit="soon")  # type: ignore[arg-type]
+        measure_links(host_memory="1GiB", device="cpu", limit="soon")  # type: ignore[arg-type]
     with pytest.raises(unspool.errors.OptionError, match="arrays=0"):
-        unspool.advice.measure_links(host="1GiB", on="cpu", arrays=0)
+        unspool.advice.measure_links(host_memory="1GiB", device="cpu", arrays=0)
     with pytest.raises(unspool.errors.OptionError, match="work=3: that is not a function"):
-        unspool.advice.measure_links(host="1GiB", on="cpu", work=3)  # type: ignore[arg-type]
+        unspool.advice.measure_links(host_memory="1GiB", device="cpu", work=3)  # type: ignore[arg-type]
     with pytest.raises(unspool.errors.OptionError, match="checkpoint_bytes"):
-        unspool.advice.measure_links(host="1GiB", on="cpu", checkpoint_bytes="4G")
+        unspool.advice.measure_links(host_memory="1GiB", device="cpu", checkpoint_bytes="4G")
 
 
 def test_each_link_has_its_own_part_in_what_slows_computing() -> None:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import unspool
@@ -134,7 +135,7 @@ def attempts(
 def test_an_adjoint_that_is_interrupted_again_and_again_ends_with_the_same_bits(
     schedule: Schedule, part: bool, tmp_path: Path
 ) -> None:
-    with unspool.Spool(device=3 * BYTES, host="1MiB", on="cpu") as spool:
+    with unspool.Spool(device_memory=3 * BYTES, host_memory="1MiB", device="cpu") as spool:
         for calls in (9, 23):
             tried = attempts(schedule, spool, tmp_path / "run", calls, part)
             assert same_gradient(tried[-1], REFERENCE)
@@ -187,7 +188,7 @@ def test_any_valid_list_of_actions_goes_on(
     lookahead, calls = data.draw(st.sampled_from([0, 1, 1024])), data.draw(st.integers(3, 30))
     expected = Problem(steps)
     expected.gradient = np.ones(SIZE), np.ones(SIZE)
-    with unspool.Spool(device=4 * BYTES, host="1MiB", on="cpu") as spool:
+    with unspool.Spool(device_memory=4 * BYTES, host_memory="1MiB", device="cpu") as spool:
         expected.run(StoreAll(steps), spool, at_end=expected.at_end if at_end else None)
         while True:
             problem = Kept(steps, path / "run", every)
@@ -242,17 +243,17 @@ def test_what_reverse_steps_change_is_restored_in_place(
         two[:] = two / 2 + one + (rng.random() if form == "tree" else 0)
 
     options = {"resume": tmp_path / "run", "adjoint_state": given, "every": 1}
-    unspool.adjoint(Revolve(9, 2), spool, forward, reverse, u, **options)
+    flat.adjoint(Revolve(9, 2), spool, forward, reverse, u, **options)
     expected = two.tobytes()
     u[:], one[:], two[:] = 0.5, 0, 0
     rng.bit_generator.state = np.random.default_rng(5).bit_generator.state
     broken += [6, 4]
     for _ in range(2):
         with pytest.raises(Interrupted):
-            unspool.adjoint(Revolve(9, 2), spool, forward, reverse, u, **options)
+            flat.adjoint(Revolve(9, 2), spool, forward, reverse, u, **options)
         u[:], one[:], two[:] = 0.5, 7, 7
         rng.random(3)
-    unspool.adjoint(Revolve(9, 2), spool, forward, reverse, u, **options)
+    flat.adjoint(Revolve(9, 2), spool, forward, reverse, u, **options)
     assert two.tobytes() == expected
 
 
@@ -279,7 +280,7 @@ def test_arrays_of_jax_are_replaced(spool: unspool.Spool, tmp_path: Path) -> Non
             kept["count"] += 1
 
         options = {"resume": tmp_path / "run", "adjoint_state": kept, "every": 1}
-        unspool.adjoint(Revolve(15, 3), spool, forward, reverse, start, at_end=at_end, **options)
+        flat.adjoint(Revolve(15, 3), spool, forward, reverse, start, at_end=at_end, **options)
         assert kept["count"] == 15
         return bytes(kept["gradient"].tobytes() + kept["more"]["a"][0].tobytes())
 
@@ -334,7 +335,7 @@ def test_what_makes_no_sense_is_refused_and_leaves_nothing(
 
 def test_versions_that_are_taken_are_refused_and_stay(tmp_path: Path) -> None:
     history = unspool.Disk(tmp_path / "history", durable=True)
-    with unspool.Spool(host="1MiB", disk=history, on="cpu") as spool:
+    with unspool.Spool(host_memory="1MiB", disk=history, device="cpu") as spool:
         spool.save(3, np.arange(5))
         for _ in range(2):
             with pytest.raises(errors.VersionExistsError):
@@ -344,7 +345,7 @@ def test_versions_that_are_taken_are_refused_and_stay(tmp_path: Path) -> None:
 
 def test_what_a_killed_run_left_in_a_durable_spool_is_discarded(tmp_path: Path) -> None:
     history = unspool.Disk(tmp_path / "history", durable=True)
-    with unspool.Spool(host="1MiB", disk=history, on="cpu") as spool:
+    with unspool.Spool(host_memory="1MiB", disk=history, device="cpu") as spool:
         broken = Kept(N, tmp_path / "run")
         broken.left = 60
         with pytest.raises(Interrupted):
@@ -412,7 +413,7 @@ def test_a_damaged_state_is_left_out_and_the_one_before_it_taken(
 
     def drive(**options: Any) -> bytes:
         u[:], found[:] = 0.5, 0
-        unspool.adjoint(Revolve(steps, 3), spool, forward, reverse, u, **options)
+        flat.adjoint(Revolve(steps, 3), spool, forward, reverse, u, **options)
         return found.tobytes()
 
     durable = {"resume": path, "adjoint_state": found, "every": 5}
@@ -447,10 +448,10 @@ class Killed(Kept):
 
 def spool_of(kind: str, folder: Path) -> unspool.Spool:
     if kind == "host":
-        return unspool.Spool(host="4MiB", on="cpu")
+        return unspool.Spool(host_memory="4MiB", device="cpu")
     if kind == "disk":
-        return unspool.Spool(3 * BYTES, 4 * BYTES, folder, on="cpu")
-    return unspool.Spool(host="4MiB", disk=unspool.Disk(folder, durable=True), on="cpu")
+        return unspool.Spool(3 * BYTES, 4 * BYTES, folder, device="cpu")
+    return unspool.Spool(host_memory="4MiB", disk=unspool.Disk(folder, durable=True), device="cpu")
 
 
 KILLED = [
@@ -476,7 +477,7 @@ def test_killed_adjoints_go_on_and_end_with_the_same_bits(number: int, tmp_path:
     seed = 23 + number
     drawn, out = random.Random(seed), tmp_path / "gradient"
     problem = Problem(200)
-    with unspool.Spool(host="4MiB", on="cpu") as spool:
+    with unspool.Spool(host_memory="4MiB", device="cpu") as spool:
         problem.run(StoreAll(200), spool)
     expected = b"".join(one.tobytes() for one in problem.gradient)
     kills = ends = 0

@@ -20,7 +20,7 @@ def values(version: int) -> np.ndarray:
 
 @pytest.mark.parametrize("codec", [None, "lossless"])
 def test_a_mapping_or_pairs_with_one_array_several_or_names(codec: str | None) -> None:
-    with Spool(host="1MiB", on="cpu", codec=codec) as spool:
+    with Spool(host_memory="1MiB", device="cpu", codec=codec) as spool:
         spool.save_many({0: values(0), 1: (values(1), values(2).T), 2: {"u": values(3)}})
         spool.save_many([(3, [values(4)]), (4, {"u": values(5)[::2], "v": values(6)})])
         assert spool.versions() == [0, 1, 2, 3, 4]
@@ -33,7 +33,7 @@ def test_a_mapping_or_pairs_with_one_array_several_or_names(codec: str | None) -
 
 
 def test_what_is_refused_is_named_and_the_others_are_saved() -> None:
-    with Spool(host="1MiB", on="cpu") as spool:
+    with Spool(host_memory="1MiB", device="cpu") as spool:
         spool.save(1, values(1))
         with pytest.raises(Error) as caught:
             spool.save_many({0: values(0), 1: values(1), 2: values(2)})
@@ -43,14 +43,14 @@ def test_what_is_refused_is_named_and_the_others_are_saved() -> None:
 
 @pytest.mark.parametrize("given", [1, None, [1], [(1,)], [("a", 1)], {1: object()}, {1: ()}])
 def test_what_is_not_a_pair_with_arrays_is_refused(given: object) -> None:
-    with Spool(host="1MiB", on="cpu") as spool:
+    with Spool(host_memory="1MiB", device="cpu") as spool:
         with pytest.raises((ArrayError, Error)):
             spool.save_many(given)
         assert spool.versions() == []
 
 
 def test_a_version_that_is_there_twice_is_refused_before_anything_is_saved() -> None:
-    with Spool(host="1MiB", on="cpu") as spool:
+    with Spool(host_memory="1MiB", device="cpu") as spool:
         with pytest.raises(ArrayError, match="version 3 is there twice, and nothing was saved"):
             spool.save_many([(2, values(2)), (3, values(3)), (np.int64(3), values(4))])
         assert spool.versions() == []
@@ -58,7 +58,7 @@ def test_a_version_that_is_there_twice_is_refused_before_anything_is_saved() -> 
 
 def test_an_iterator_without_an_end_is_refused_and_nothing_is_saved() -> None:
     array = np.zeros(1, np.uint8)
-    with Spool(host="1MiB", on="cpu") as spool:
+    with Spool(host_memory="1MiB", device="cpu") as spool:
         with pytest.raises(ArrayError, match="more than 131072 checkpoints"):
             spool.save_many((version, array) for version in itertools.count())
         with pytest.raises(ArrayError, match="twice"):
@@ -69,7 +69,7 @@ def test_an_iterator_without_an_end_is_refused_and_nothing_is_saved() -> None:
 @pytest.mark.fake_gpu
 @pytest.mark.parametrize("accumulate", [None, 8])
 def test_arrays_of_a_gpu_share_one_launch(driver: Driver, accumulate: int | None) -> None:
-    options = {"device": "4MiB", "on": "cuda", "codec": "lossless"}
+    options = {"device_memory": "4MiB", "device": "cuda", "codec": "lossless"}
     with Spool(**options, accumulate=accumulate) as spool:
         spool.save_many([(version, CaiArray(driver, values(version))) for version in range(6)])
         codec = spool.stats().codec

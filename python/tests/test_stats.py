@@ -12,10 +12,10 @@ import unspool
 
 
 def busy_spool(path: Path) -> unspool.stats.Stats:
-    with unspool.Spool(host="64KiB", disk=path, discard_after_restore=True) as spool:
+    with unspool.Spool(host_memory="64KiB", disk=path) as spool:
         for version in range(40):
             spool.save(version, np.zeros(1000))
-        spool.expect(reversed(range(40)))
+        spool.expect(reversed(range(40)), once=True)
         for version in reversed(range(40)):
             spool.load(version)
     return spool.stats()
@@ -43,7 +43,7 @@ def test_figures_do_not_change(tmp_path: Path) -> None:
     stats = busy_spool(tmp_path)
     with pytest.raises(dataclasses.FrozenInstanceError):
         stats.saves = 0
-    with unspool.Spool(host="1MiB") as spool:
+    with unspool.Spool(host_memory="1MiB") as spool:
         before = spool.stats()
         spool.save(0, np.zeros(3))
         assert before.saves == 0 and spool.stats().saves == 1 and spool.stats() == spool.stats()
@@ -138,7 +138,7 @@ def test_a_long_history_is_shown_with_separators() -> None:
 
 
 def test_figures_are_json_that_every_reader_takes(tmp_path: Path) -> None:
-    tiers = {"host": "1MiB", "disk": tmp_path, "codec": unspool.Bound(abs=1e-3)}
+    tiers = {"host_memory": "1MiB", "disk": tmp_path, "codec": unspool.Bound(abs=1e-3)}
     with unspool.Spool(**tiers) as spool:
         fresh = json.dumps(spool.stats().to_dict(), allow_nan=False)
         spool.save(1, np.array([1.0, np.inf, np.nan]))

@@ -48,13 +48,13 @@ def others_run_during(call: Callable[[int], None], attempts: int) -> bool:
 
 
 def test_other_threads_run_while_a_save_copies(never_switch: None) -> None:
-    with unspool.Spool(host="512MiB") as spool:
+    with unspool.Spool(host_memory="512MiB") as spool:
         state = np.ones(1 << 20)
         assert others_run_during(lambda n: spool.save(n, state), 60)
 
 
 def test_other_threads_run_while_a_restore_copies(never_switch: None) -> None:
-    with unspool.Spool(host="64MiB") as spool:
+    with unspool.Spool(host_memory="64MiB") as spool:
         state = np.ones(1 << 20)
         spool.save(0, state)
         assert others_run_during(lambda _: spool.restore(0, state), 1_000)
@@ -63,7 +63,7 @@ def test_other_threads_run_while_a_restore_copies(never_switch: None) -> None:
 def test_other_threads_run_while_a_save_waits_for_the_disk(
     never_switch: None, tmp_path: Path
 ) -> None:
-    with unspool.Spool(host="1MiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=tmp_path) as spool:
         state = np.ones(100_000)
         assert others_run_during(lambda n: spool.save(n, state), 200)
         assert spool.stats().saves > 0
@@ -76,7 +76,7 @@ def test_a_pure_python_call_holds_other_threads_up(never_switch: None) -> None:
 
 def test_threads_share_a_spool(tmp_path: Path) -> None:
     threads, each = 6, 40
-    with unspool.Spool(host="200KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="200KiB", disk=tmp_path) as spool:
 
         def work(thread: int) -> int:
             mine = range(thread * each, (thread + 1) * each)
@@ -98,7 +98,7 @@ def test_threads_share_a_spool(tmp_path: Path) -> None:
 
 
 def test_one_of_two_saves_of_a_version_wins() -> None:
-    with unspool.Spool(host="64MiB") as spool, ThreadPoolExecutor(8) as pool:
+    with unspool.Spool(host_memory="64MiB") as spool, ThreadPoolExecutor(8) as pool:
 
         def save(value: int) -> bool:
             try:
@@ -113,7 +113,7 @@ def test_one_of_two_saves_of_a_version_wins() -> None:
 
 
 def test_a_discard_during_restores_harms_nobody() -> None:
-    with unspool.Spool(host="64MiB") as spool, ThreadPoolExecutor(4) as pool:
+    with unspool.Spool(host_memory="64MiB") as spool, ThreadPoolExecutor(4) as pool:
 
         def rewrite(round_: int) -> None:
             spool.save(0, np.full(50_000, round_))
@@ -133,7 +133,7 @@ def test_a_discard_during_restores_harms_nobody() -> None:
 
 def test_a_wait_ends_in_time_and_says_what_it_waited_for(tmp_path: Path) -> None:
     state = np.ones(4 << 20)
-    with unspool.Spool(host="40MiB", disk=tmp_path, timeout=0.001) as spool:
+    with unspool.Spool(host_memory="40MiB", disk=tmp_path, timeout=0.001) as spool:
         spool.save(0, state)
         with pytest.raises(unspool.errors.WaitTimeoutError, match="aise `timeout`") as late:
             spool.save(1, state)
@@ -143,7 +143,7 @@ def test_a_wait_ends_in_time_and_says_what_it_waited_for(tmp_path: Path) -> None
 
 
 def test_closing_from_another_thread_ends_every_call(tmp_path: Path) -> None:
-    spool = unspool.Spool(host="100KiB", disk=tmp_path)
+    spool = unspool.Spool(host_memory="100KiB", disk=tmp_path)
     begun = threading.Event()
 
     def work() -> str:
@@ -177,7 +177,8 @@ def ctrl_c(number, frame):
 
 signal.signal(signal.SIGALRM, ctrl_c)
 state = np.random.default_rng(0).random(1 << 19)
-with unspool.Spool(host="300MiB", disk=unspool.Disk(sys.argv[1], compress="archive")) as spool:
+disk = unspool.Disk(sys.argv[1], compress="archive")
+with unspool.Spool(host_memory="300MiB", disk=disk) as spool:
     for attempt in range(20):
         for version in range(40):
             spool.save(version, state)
@@ -214,7 +215,7 @@ import numpy as np, unspool
 from unspool import Bound, codecs
 values = np.random.default_rng(0).standard_normal((60, 70))
 done = []
-spool = unspool.Spool(host="4MiB", codec="lossless")
+spool = unspool.Spool(host_memory="4MiB", codec="lossless")
 def work():
     spool.save(0, values)
     spool.save(1, values, codec=Bound(abs=1e-3))

@@ -26,7 +26,7 @@ SHAPE = (30, 32, 32)
 
 def tiled(shape: Any = SHAPE, dtype: Any = "float32", **options: Any) -> TiledArray:
     """Tiles of four planes, of which few fit into memory."""
-    tiers = {"host": 6 * TILE, "disk": None, "on": "cpu", "tile": 4, "timeout": 20.0}
+    tiers = {"host_memory": 6 * TILE, "disk": None, "device": "cpu", "tile": 4, "timeout": 20.0}
     return unspool.tiled(shape, dtype, **{**tiers, **options})
 
 
@@ -83,7 +83,7 @@ def test_every_dtype_and_codec_keeps_values_as_it_says(
 
 def test_a_bound_holds_for_each_rewrite_and_they_are_counted() -> None:
     bound, plain = 1e-3, smooth()
-    with tiled(codec=Bound(abs=bound), host="8MiB") as array:
+    with tiled(codec=Bound(abs=bound), host_memory="8MiB") as array:
         fill(array, plain)
         for lap in range(4):
             assert array.stats().lossy_most == lap + 1
@@ -109,7 +109,7 @@ def test_tiles_that_are_read_again_are_dropped_and_not_encoded_again(array: Tile
 
 
 def test_tiles_never_written_hold_the_fill_and_cost_one() -> None:
-    with tiled((1000, 32, 32), fill=2.5, host=8 * TILE) as array:
+    with tiled((1000, 32, 32), fill=2.5, host_memory=8 * TILE) as array:
         assert array.stats().never_written == 250
         assert (array[3::250] == 2.5).all() and len(array.spool) == 1
         with array.tile(7, "rw") as a:
@@ -132,7 +132,7 @@ CUTS = [
 @pytest.mark.parametrize("tile", [4, (7, 10, 32)], ids=str)
 def test_parts_are_those_of_a_plain_array(cut: Any, tile: Any) -> None:
     plain = noise()
-    with tiled(tile=tile, host="8MiB") as array:
+    with tiled(tile=tile, host_memory="8MiB") as array:
         array[...] = plain
         np.testing.assert_array_equal(array[cut], plain[cut])
         array[cut] = plain[cut] = np.arange(plain[cut].size).reshape(plain[cut].shape)
@@ -163,7 +163,7 @@ def test_a_grid_covers_an_array_once(data: Any) -> None:
 def test_random_calls_are_those_of_a_plain_array(seed: int, tmp_path: Path) -> None:
     draw, plain = random.Random(seed), np.zeros(SHAPE, np.float32)
     codec = draw.choice([None, "lossless"])
-    with tiled(disk=tmp_path, host=draw.randint(3, 9) * TILE, codec=codec) as array:
+    with tiled(disk=tmp_path, host_memory=draw.randint(3, 9) * TILE, codec=codec) as array:
         for step in range(150):
             index, mode = draw.randrange(array.tiles), draw.choice(["r", "w", "rw", "fail"])
             here = array.slices(index)
@@ -191,7 +191,7 @@ def test_random_calls_are_those_of_a_plain_array(seed: int, tmp_path: Path) -> N
 
 def test_many_threads_read_what_they_wrote(tmp_path: Path) -> None:
     failures: list[BaseException] = []
-    with tiled((64, 32, 32), disk=tmp_path, host=10 * TILE) as array:
+    with tiled((64, 32, 32), disk=tmp_path, host_memory=10 * TILE) as array:
         array.expect(cycle=range(16))
 
         def work(thread: int) -> None:
@@ -219,7 +219,7 @@ def test_many_threads_read_what_they_wrote(tmp_path: Path) -> None:
 
 
 def test_an_order_without_an_end_brings_tiles_back_ahead(tmp_path: Path) -> None:
-    with tiled((128, 32, 32), disk=tmp_path, host=12 * TILE, codec=None) as array:
+    with tiled((128, 32, 32), disk=tmp_path, host_memory=12 * TILE, codec=None) as array:
         fill(array, noise((128, 32, 32)))
         array.expect(cycle=range(array.tiles))
         for lap in range(4):
@@ -459,7 +459,7 @@ def test_arrays_of_a_block_cannot_be_written_where_they_must_not(array: TiledArr
 
 
 def test_tiers_that_are_full_keep_what_they_have() -> None:
-    with tiled(host=4 * TILE, codec=None, timeout=1.0) as array:
+    with tiled(host_memory=4 * TILE, codec=None, timeout=1.0) as array:
         done = []
         with pytest.raises(CapacityError):
             for index, a in array.sweep("w"):
@@ -473,7 +473,7 @@ def test_tiers_that_are_full_keep_what_they_have() -> None:
 
 def test_a_tile_that_is_larger_than_the_fastest_tier_is_refused(tmp_path: Path) -> None:
     with (
-        tiled(host=TILE // 2, disk=tmp_path, codec=None) as array,
+        tiled(host_memory=TILE // 2, disk=tmp_path, codec=None) as array,
         pytest.raises(CapacityError, match="larger"),
         array.tile(0, "w"),
     ):
@@ -482,7 +482,7 @@ def test_a_tile_that_is_larger_than_the_fastest_tier_is_refused(tmp_path: Path) 
 
 def test_a_disk_that_is_full_refuses_a_write_and_loses_nothing(tmp_path: Path) -> None:
     disk = Disk(tmp_path, capacity=2 * TILE)
-    with tiled(disk=disk, host=4 * TILE, codec=None, timeout=2.0) as array:
+    with tiled(disk=disk, host_memory=4 * TILE, codec=None, timeout=2.0) as array:
         done = {}
         with pytest.raises(unspool.Error):
             for index, a in array.sweep("w"):
@@ -498,7 +498,7 @@ def test_a_disk_that_is_full_refuses_a_write_and_loses_nothing(tmp_path: Path) -
 def test_a_tile_that_is_damaged_on_the_disk_is_an_error_and_the_others_are_read(
     tmp_path: Path,
 ) -> None:
-    with tiled(disk=tmp_path, host=4 * TILE, codec=None) as array:
+    with tiled(disk=tmp_path, host_memory=4 * TILE, codec=None) as array:
         fill(array, noise())
         array.spool.flush()
         for path in sorted(tmp_path.rglob("*-*")):
@@ -558,9 +558,9 @@ def test_tiles_are_cut_as_they_are_asked_for() -> None:
         (7, (5, 1, 1), (7, 32, 32)),
         ((100, 20, 8), (1, 2, 4), (30, 20, 8)),
     ]:
-        with tiled(tile=tile, host="8MiB") as array:
+        with tiled(tile=tile, host_memory="8MiB") as array:
             assert array.tile_shape == size and array.tiles == np.prod(counts)
-    with unspool.tiled((8, 1 << 20), "f4", host="64MiB", on="cpu") as array:
+    with unspool.tiled((8, 1 << 20), "f4", host_memory="64MiB", device="cpu") as array:
         assert array.tile_shape == (4, 1 << 20)
 
 
@@ -581,8 +581,8 @@ def test_tiles_are_cut_as_they_are_asked_for() -> None:
         ({"fill": 300, "dtype": "u1"}, "fill"),
         ({"to": "jax"}, "to="),
         ({"disk": Disk("/tmp", durable=True)}, "durable"),
-        ({"discard_after_restore": True}, "discard_after_restore"),
-        ({"host": None, "disk": "/tmp"}, "memory"),
+        ({"learn": True}, "learn"),
+        ({"host_memory": None, "disk": "/tmp"}, "memory"),
         ({"codec": "best"}, "codec"),
         ({"codec": {"0": "lossless"}}, "one codec"),
         ({"nonsense": 1}, "nonsense"),

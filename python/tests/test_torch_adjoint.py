@@ -60,7 +60,7 @@ def test_everything_is_as_in_the_plain_loop(seed: int, tmp_path: Any) -> None:
     made, draw = program(seed), random.Random(seed)
     expected = results(by_hand, made)
     for schedule in schedules(made.length, draw):
-        with unspool.Spool(host="256KiB", disk=tmp_path) as spool:
+        with unspool.Spool(host_memory="256KiB", disk=tmp_path) as spool:
             codec = draw.choice([None, "lossless"])
             found = results(adjoined(schedule=schedule, spool=spool, codec=codec), made)
             assert same(found, expected), schedule
@@ -71,7 +71,7 @@ def test_everything_is_as_in_the_plain_loop(seed: int, tmp_path: Any) -> None:
 def test_a_schedule_with_tiers(tmp_path: Any) -> None:
     made = program(1)
     levels = MultiLevel(made.length, host=2, disk=5, write_seconds={"disk": 1.0})
-    with unspool.Spool(host="256KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="256KiB", disk=tmp_path) as spool:
         assert same(results(adjoined(schedule=levels, spool=spool), made), results(by_hand, made))
 
 
@@ -90,7 +90,7 @@ def test_auto_keeps_as_many_states_as_there_is_room_for() -> None:
     weight, init = leaf(4, 4), leaf(100, 4)
 
     def run(host: str) -> tuple[int, torch.Tensor]:
-        with unspool.Spool(host=host) as spool:
+        with unspool.Spool(host_memory=host) as spool:
             carry, _ = adjoint(tanh_step(weight), init, length=60, params=[weight], spool=spool)
             kept = len(spool)
             return kept, torch.autograd.grad(carry.sum(), weight)[0]

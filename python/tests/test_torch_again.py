@@ -27,7 +27,7 @@ SCALE = 1.0
 
 
 def by_scan(step: Any, init: Any, params: Any) -> Any:
-    return scan(step, init, None, STEPS, every=3)[0]
+    return scan(step, init, None, STEPS, segment=3)[0]
 
 
 def by_adjoint(step: Any, init: Any, params: Any) -> Any:

@@ -145,7 +145,7 @@ def test_what_the_blocks_save_stays_within_the_budget(
 def test_no_more_is_moved_than_the_spool_has_room_for() -> None:
     net, batch = model(6), torch.randn(BATCH)
     expected, size = step(net, batch), saved(net, batch)
-    room = unspool.Spool(host=3 * size, timeout=5)
+    room = unspool.Spool(host_memory=3 * size, timeout=5)
     with room as spool, budget(net, size, spool=spool, links=FAST) as blocks:
         for _ in range(4):
             assert same(step(net, batch), expected) and len(spool) == 0
@@ -171,7 +171,7 @@ def test_what_was_moved_is_announced_in_the_order_of_the_backward_pass(tmp_path:
             calls.extend(versions)
             self.spool.expect(versions)
 
-    with unspool.Spool(host="4MiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="4MiB", disk=tmp_path) as spool:
         links = Links("cpu", ("host",), Rate(1e15), Rate(1e15))
         with budget(net, limit, spool=Calls(spool), links=links):
             for _ in range(4):
@@ -648,7 +648,8 @@ def test_the_links_are_measured_when_not_all_can_be_kept(monkeypatch: pytest.Mon
             for _ in range(4):
                 assert same(step(net, batch), expected)
             assert (OFFLOAD in ways(blocks)) == (part < 6)
-    assert len(given) == 1 and given[0]["on"] == "cpu" and set(given[0]) == {"host", "disk", "on"}
+    assert len(given) == 1 and given[0]["device"] == "cpu"
+    assert set(given[0]) == {"host_memory", "disk", "device"}
 
 
 class Stream:

@@ -165,7 +165,7 @@ def test_a_model_within_a_budget_may_be_within_a_checkpoint(
             if around == "checkpoint":
                 out = checkpoint(net, x, use_reentrant=False)
             else:
-                out, _ = scan(lambda u, _: (net(u), None), x, None, 5, every=2, spool=spool)
+                out, _ = scan(lambda u, _: (net(u), None), x, None, 5, segment=2, spool=spool)
             out.square().mean().backward()
         return [each.grad for each in net.parameters()]
 

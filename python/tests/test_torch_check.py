@@ -46,7 +46,7 @@ class Wave:
         """What a check says of a bound, and the difference of two whole runs."""
         found: list[Fidelity] = []
         codec = unspool.Bound(range=bound)
-        with unspool.Spool(host="16MiB", on="cpu") as spool, warnings.catch_warnings():
+        with unspool.Spool(host_memory="16MiB", device="cpu") as spool, warnings.catch_warnings():
             warnings.simplefilter("ignore", FidelityWarning)
             exact = self.gradient(lambda *a, **o: run(self, *a, spool=spool, **o))
             options = {"spool": spool, "codec": codec}
@@ -59,7 +59,7 @@ class Wave:
 
 
 def by_scan(wave: Wave, *given: Any, **options: Any) -> Any:
-    return scan(*given, every=4, **options)
+    return scan(*given, segment=4, **options)
 
 
 def by_store_all(wave: Wave, *given: Any, **options: Any) -> Any:
@@ -97,13 +97,13 @@ def test_without_a_loss_it_finds_none_and_changes_nothing(seed: int) -> None:
     given = made.step, made.init, made.xs, made.length
 
     def scanned(_: Any) -> Any:
-        return scan(*given, every=2, spool=spool, **options)
+        return scan(*given, segment=2, spool=spool, **options)
 
     def adjoined(_: Any) -> Any:
         return adjoint(*given, params=made.params, spool=spool, **options)
 
     expected = results(lambda _: scan(*given), made)
-    with unspool.Spool(host="16MiB", on="cpu") as spool:
+    with unspool.Spool(host_memory="16MiB", device="cpu") as spool:
         assert same(results(scanned, made), expected)
         assert same(
             results(adjoined, made), results(lambda _: adjoint(*given, params=made.params), made)
@@ -129,7 +129,7 @@ def test_inputs_the_first_carry_and_what_is_read_are_told_apart() -> None:
         return torch.tanh(u @ weight + x), u.sum()
 
     for run in (
-        lambda **o: scan(step, init, xs, every=3, **o),
+        lambda **o: scan(step, init, xs, segment=3, **o),
         lambda **o: adjoint(step, init, xs, params=[weight], **o),
     ):
         carry, ys = run(codec=unspool.Bound(abs=1e-4), check=5, fidelity=found.append)
@@ -146,13 +146,13 @@ def test_what_was_computed_before_the_loop_is_still_there_for_autograd() -> None
         carry, _ = scan(lambda u, x: (u * square + 0.1, None), torch.ones(8), length=9, **options)
         return torch.autograd.grad(carry.sum(), speed, retain_graph=True)[0]
 
-    checked = gradient(every=2, check=2, codec="lossless", fidelity=found.append)
+    checked = gradient(segment=2, check=2, codec="lossless", fidelity=found.append)
     assert torch.equal(checked, gradient()) and found[0].worst == 0
 
 
 def test_a_graph_that_is_gone_back_through_again_is_checked_once() -> None:
     weight, found = leaf(3), list[Fidelity]()
-    options = {"every": 2, "check": 2, "fidelity": found.append}
+    options = {"segment": 2, "check": 2, "fidelity": found.append}
     carry, _ = scan(lambda u, x: (u * weight, None), leaf(3), length=9, **options)
     (first,) = torch.autograd.grad(carry.sum(), weight, create_graph=True)
     torch.autograd.grad(first.sum(), weight, retain_graph=True)
@@ -167,7 +167,7 @@ def test_a_loop_that_fits_has_nothing_to_check() -> None:
 
 
 def test_a_loop_without_gradients_is_as_it_was() -> None:
-    given, options = (lambda u, x: (u.sin(), u), torch.ones(3), None, 9), {"every": 2, "check": 2}
+    given, options = (lambda u, x: (u.sin(), u), torch.ones(3), None, 9), {"segment": 2, "check": 2}
     for one, other in zip(scan(*given, **options), plain(*given), strict=True):
         assert not one.requires_grad and torch.equal(one, other)
 
@@ -197,4 +197,4 @@ def test_what_cannot_be_checked_is_refused() -> None:
         adjoint(lambda u, x: (u.sin(), None), init, length=9, params=[], schedule=schedule, check=2)
     sparse = torch.tensor([0.0, 1, 0]).to_sparse().requires_grad_()
     with pytest.raises(ArrayError, match="needs a gradient and is not saved"):
-        scan(lambda u, x: ((u[0].sin(), u[1]), None), (init, sparse), length=9, every=2, check=2)
+        scan(lambda u, x: ((u[0].sin(), u[1]), None), (init, sparse), length=9, segment=2, check=2)

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 #: What a program calls, by name, as `run(x)`: a tensor computed from `x` and `w`.
 CALLS = {
-    "scan": "run = lambda x: unspool.torch.scan(step, 2 * x, None, 9, every=3, **own)[0]",
+    "scan": "run = lambda x: unspool.torch.scan(step, 2 * x, None, 9, segment=3, **own)[0]",
     "adjoint": "run = lambda x: unspool.torch.adjoint(step, 2 * x, None, 9, params=[w], **own)[0]",
     "offload": """
 keep = unspool.torch.offload(budget=0, min_bytes=0, **own)
@@ -68,7 +68,7 @@ plain = [gradient(lambda x: run(x + 1) - 1) for _ in range(3)]
 assert [gradient(compiled) for _ in range(3)] == plain, plain
 print("the same")
 """
-    own = 'own = {"spool": unspool.Spool(host="8MiB")}\n'
+    own = 'own = {"spool": unspool.Spool(host_memory="8MiB")}\n'
     after = "gc.collect(); assert len(own['spool']) == 0"
     assert output(own + every(program) + after) == "the same\n" * len(CALLS)
 
@@ -79,7 +79,7 @@ count = []
 backend = lambda graph, _: count.append(graph) or graph
 inner = torch.compile(step, backend=backend)
 for _ in range(2):
-    c, _ = unspool.torch.scan(inner, x, None, 9, every=3, spool=unspool.Spool(host="8MiB"))
+    c, _ = unspool.torch.scan(inner, x, None, 9, segment=3, spool=unspool.Spool(host_memory="8MiB"))
     torch.autograd.grad(c.sum(), w)
 print(len(count) > 0)
 """

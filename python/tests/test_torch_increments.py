@@ -22,8 +22,10 @@ def state(step: int, dtype: str = "f4") -> np.ndarray:
 def test_tensors_come_back_as_arrays_of_numpy_do(dtype: str) -> None:
     with (
         np.errstate(all="ignore"),
-        IncrementalSpool(Spool(host="16MiB", on="cpu"), Bound(abs=BOUND), every=4) as one,
-        IncrementalSpool(Spool(host="16MiB", on="cpu"), Bound(abs=BOUND), every=4) as other,
+        IncrementalSpool(Spool(host_memory="16MiB", device="cpu"), Bound(abs=BOUND), full=4) as one,
+        IncrementalSpool(
+            Spool(host_memory="16MiB", device="cpu"), Bound(abs=BOUND), full=4
+        ) as other,
     ):
         for step in range(10):
             array = np.nan_to_num(state(step, dtype)) if dtype == "i4" else state(step, dtype)
@@ -38,7 +40,7 @@ def test_tensors_come_back_as_arrays_of_numpy_do(dtype: str) -> None:
 
 
 def test_conjugated_and_single_tensors_are_taken_for_their_values() -> None:
-    with IncrementalSpool(Spool(host="1MiB", on="cpu"), Bound(abs=BOUND)) as history:
+    with IncrementalSpool(Spool(host_memory="1MiB", device="cpu"), Bound(abs=BOUND)) as history:
         for step in range(3):
             numbers = torch.tensor([1 + 2j, 3 - 4j]) + step
             history.save(step, z=numbers.conj(), t=torch.tensor(0.5 + step))

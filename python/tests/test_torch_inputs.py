@@ -118,7 +118,7 @@ def test_what_is_computed_again_keeps_no_inputs(
     start = torch.from_numpy(np.ones((64, 8), np.float32)).requires_grad_()
     before = Watched.alive
     if around == "scan":
-        out, _ = scan(step, start, None, 8, every=2, spool=spool)
+        out, _ = scan(step, start, None, 8, segment=2, spool=spool)
     else:
         model = torch.nn.Sequential(*(Block() for _ in range(4)))
         with budget(model, "1MiB", spool=spool):

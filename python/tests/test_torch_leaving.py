@@ -99,7 +99,7 @@ def test_a_given_tensor_that_is_changed_later_is_refused(monkeypatch: pytest.Mon
 
 def test_what_leaves_is_held_within_the_budget() -> None:
     budget, asked = 80_000, []
-    with unspool.Spool(host="4MiB") as spool:
+    with unspool.Spool(host_memory="4MiB") as spool:
         keep = offload(budget=budget, spool=spool, min_bytes=0)
         kept = keep._kept
 
@@ -124,5 +124,5 @@ def test_what_leaves_is_held_within_the_budget() -> None:
 
 
 def test_a_spool_without_memory_of_the_gpu_is_given_nothing() -> None:
-    with unspool.Spool(device="1MiB", host="1MiB", on="cpu") as spool:
+    with unspool.Spool(device_memory="1MiB", host_memory="1MiB", device="cpu") as spool:
         assert not Lanes().gives(spool, torch.device("cuda", 0))

@@ -60,7 +60,7 @@ def test_loops_have_the_same_gradients(spool: unspool.Spool, seed: int) -> None:
 
 
 def test_what_is_kept_by_reference_stays_within_the_budget() -> None:
-    with unspool.Spool(host="4MiB") as spool:
+    with unspool.Spool(host_memory="4MiB") as spool:
         for budget in (0, 40_000, 10**9):
             Counted.most = 0
             x = leaf(1000).double()
@@ -255,7 +255,7 @@ def test_several_threads_share_a_context(spool: unspool.Spool) -> None:
 
 def test_a_full_spool_refuses_in_the_forward_pass_and_nothing_is_lost() -> None:
     x = leaf(2000)
-    with unspool.Spool(host="20KiB", timeout=5) as spool:
+    with unspool.Spool(host_memory="20KiB", timeout=5) as spool:
         keep = offload(budget=0, spool=spool, min_bytes=0)
         with pytest.raises(unspool.errors.CapacityError), keep:
             y = x
@@ -297,7 +297,7 @@ def test_the_order_of_the_last_step_is_announced(tmp_path: Any) -> None:
             self.spool.expect(versions)
 
     net, batch = model(), torch.randn(2, 16, 32)
-    with unspool.Spool(host="4MiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="4MiB", disk=tmp_path) as spool:
         calls = Calls(spool)
         keep = offload(net, budget="1GiB", spool=calls, min_bytes=0)
         keep._kept.budget = 0
@@ -381,7 +381,7 @@ def test_scan_in_the_context(spool: unspool.Spool) -> None:
         return torch.autograd.grad(carry.sum(), weight)[0]
 
     keep = offload(budget=0, spool=spool, min_bytes=0)
-    found = gradient(lambda *given: scan(*given, every=3, spool=spool), keep)
+    found = gradient(lambda *given: scan(*given, segment=3, spool=spool), keep)
     assert torch.equal(found, gradient(plain, torch.enable_grad())) and len(spool) == 0
 
 

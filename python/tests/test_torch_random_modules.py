@@ -33,7 +33,7 @@ TOGETHER = 20
 
 #: What every part is tried in.
 FUNCTIONS = {
-    "scan": {"every": 2, "xs": True, "y": True, "steps": 5},
+    "scan": {"segment": 2, "xs": True, "y": True, "steps": 5},
     "adjoint": {"schedule": "Revolve", "xs": True, "y": True, "steps": 5},
     "budget": {"size": 512, "fast": False},
     "budget that moves": {"size": 512, "fast": True},
@@ -81,7 +81,7 @@ def is_of_pytorch(error: Exception, drawn: Drawn) -> bool:
 def wrong(drawn: Drawn) -> str | None:
     """What is wrong with a program; `"refused"` where it is refused as it may be."""
     expected = run(drawn, None)
-    with unspool.Spool(host="32MiB") as spool:
+    with unspool.Spool(host_memory="32MiB") as spool:
         try:
             found = run(drawn, spool)
         except unspool.Error as error:

@@ -65,15 +65,15 @@ def test_everything_is_as_in_the_plain_loop(seed: int, tmp_path: Any) -> None:
     assert same(results(scanned(), made), expected)
     assert same(results(scanned(budget=draw.choice([1, 1000, 30_000])), made), expected)
     every = draw.randint(1, made.length + 1)
-    with unspool.Spool(host="64KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="64KiB", disk=tmp_path) as spool:
         options = {"spool": spool, "codec": draw.choice([None, "lossless"])}
-        assert same(results(scanned(every=every, **options), made), expected)
+        assert same(results(scanned(segment=every, **options), made), expected)
         assert len(spool) == 0
 
 
 def test_states_pass_through_the_spool_and_come_back_once(spool: unspool.Spool) -> None:
     weight = leaf(8, 8)
-    carry, _ = scan(tanh_step(weight), leaf(2, 8), length=30, every=4, spool=spool)
+    carry, _ = scan(tanh_step(weight), leaf(2, 8), length=30, segment=4, spool=spool)
     assert len(spool) == 7
     carry.sum().backward()
     stats = spool.stats()
@@ -82,9 +82,9 @@ def test_states_pass_through_the_spool_and_come_back_once(spool: unspool.Spool) 
 
 
 def test_the_order_of_restores_is_announced_where_there_are_several_tiers(tmp_path: Any) -> None:
-    with unspool.Spool(host="64KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="64KiB", disk=tmp_path) as spool:
         calls = Calls(spool)
-        carry, _ = scan(tanh_step(leaf(8, 8)), leaf(2, 8), length=30, every=4, spool=calls)
+        carry, _ = scan(tanh_step(leaf(8, 8)), leaf(2, 8), length=30, segment=4, spool=calls)
         assert calls.expected is None
         carry.sum().backward()
         assert len(calls.restored) == 7 and calls.expected == calls.restored[1:]
@@ -100,7 +100,7 @@ def test_second_derivatives() -> None:
 
     expected = second(plain)
     for every in (1, 3, 5):
-        found = second(lambda *given, every=every: scan(*given, every=every))
+        found = second(lambda *given, every=every: scan(*given, segment=every))
         assert same(found, expected)
 
 
@@ -108,7 +108,7 @@ def test_gradcheck_and_gradgradcheck() -> None:
     weight = leaf(3, 3).double().detach().requires_grad_()
 
     def loop(init: torch.Tensor, weight: torch.Tensor) -> Any:
-        return scan(tanh_step(weight), init, length=5, every=2)
+        return scan(tanh_step(weight), init, length=5, segment=2)
 
     init = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(loop, (init, weight))
@@ -117,7 +117,7 @@ def test_gradcheck_and_gradgradcheck() -> None:
 
 def test_a_graph_that_is_retained_can_be_gone_back_through_again(spool: unspool.Spool) -> None:
     weight = leaf(4, 4)
-    carry, _ = scan(tanh_step(weight), leaf(2, 4), length=10, every=3, spool=spool)
+    carry, _ = scan(tanh_step(weight), leaf(2, 4), length=10, segment=3, spool=spool)
     (first,) = torch.autograd.grad(carry.sum(), weight, retain_graph=True)
     assert len(spool) == 3
     (second,) = torch.autograd.grad(carry.sum(), weight)
@@ -127,7 +127,7 @@ def test_a_graph_that_is_retained_can_be_gone_back_through_again(spool: unspool.
 def test_a_dropped_graph_leaves_nothing(spool: unspool.Spool) -> None:
     gc.disable()
     try:
-        carry, ys = scan(tanh_step(leaf(4, 4)), leaf(2, 4), length=10, every=3, spool=spool)
+        carry, ys = scan(tanh_step(leaf(4, 4)), leaf(2, 4), length=10, segment=3, spool=spool)
         assert len(spool) == 3
         del carry, ys
         assert len(spool) == 0
@@ -144,7 +144,7 @@ def test_a_spool_of_our_own_is_closed_with_the_graph(monkeypatch: pytest.MonkeyP
         return opened[-1]
 
     monkeypatch.setattr(unspool.torch._scan, "open_spool", noted)
-    carry, ys = scan(tanh_step(leaf(4, 4)), leaf(2, 4), length=10, every=3)
+    carry, ys = scan(tanh_step(leaf(4, 4)), leaf(2, 4), length=10, segment=3)
     assert [one.closed for one in opened] == [False]
     del carry
     assert [one.closed for one in opened] == [False]
@@ -163,12 +163,12 @@ def test_an_exception_leaves_the_spool_usable(spool: unspool.Spool, when: str) -
         return u.sin(), None
 
     with pytest.raises(FloatingPointError, match="blew up"):
-        carry, _ = scan(step, leaf(4), length=10, every=3, spool=spool)
+        carry, _ = scan(step, leaf(4), length=10, segment=3, spool=spool)
         assert when == "backwards"
         carry.sum().backward()
     carry = None
     assert len(spool) == 0
-    carry, _ = scan(lambda u, x: (u.sin(), None), leaf(4), length=10, every=3, spool=spool)
+    carry, _ = scan(lambda u, x: (u.sin(), None), leaf(4), length=10, segment=3, spool=spool)
     carry.sum().backward()
     assert len(spool) == 0
 
@@ -187,7 +187,7 @@ def test_an_exception_after_outputs_leaves_no_graph_behind(spool: unspool.Spool)
     gc.disable()
     try:
         with contextlib.suppress(FloatingPointError):
-            scan(step, leaf(2, 4), length=20, every=3, spool=spool)
+            scan(step, leaf(2, 4), length=20, segment=3, spool=spool)
         assert calls[-1] == 3 and len(spool) == 0
     finally:
         gc.enable()
@@ -205,16 +205,16 @@ def test_a_scan_in_a_scan(spool: unspool.Spool) -> None:
         return list(torch.autograd.grad(carry.sum() + ys.sin().sum(), [weight, init]))
 
     def nested(every: int) -> Any:
-        return lambda *given: scan(*given, every=every, spool=spool)
+        return lambda *given: scan(*given, segment=every, spool=spool)
 
     assert same(gradient(nested(3), nested(2)), gradient(plain, plain))
     assert same(gradient(nested(3), plain), gradient(plain, plain)) and len(spool) == 0
 
 
 def test_a_full_spool_refuses_and_stays_usable() -> None:
-    with unspool.Spool(host="8KiB", timeout=5) as spool:
+    with unspool.Spool(host_memory="8KiB", timeout=5) as spool:
         with pytest.raises(unspool.errors.CapacityError):
-            scan(lambda u, x: (u.sin(), None), leaf(1000), length=10, every=1, spool=spool)
+            scan(lambda u, x: (u.sin(), None), leaf(1000), length=10, segment=1, spool=spool)
         assert len(spool) == 0
 
 
@@ -227,7 +227,7 @@ def test_autocast_is_the_same_when_a_segment_is_computed_again() -> None:
         assert carry.dtype == torch.bfloat16
         return list(torch.autograd.grad(carry.float().sum(), [weight, init]))
 
-    found = gradient(lambda *given: scan(*given, every=2))
+    found = gradient(lambda *given: scan(*given, segment=2))
     assert same(found, gradient(plain))
 
 
@@ -243,7 +243,7 @@ def test_a_step_may_change_its_carry_in_place_as_in_a_plain_loop() -> None:
         carry, ys = run(step, init * 1, None, 9)
         return list(torch.autograd.grad(carry.sum() + ys.sum(), [weight, init]))
 
-    assert same(gradient(lambda *given: scan(*given, every=2)), gradient(plain))
+    assert same(gradient(lambda *given: scan(*given, segment=2)), gradient(plain))
 
 
 def test_until_ends_the_loop_after_the_step_that_makes_it_true() -> None:
@@ -253,10 +253,10 @@ def test_until_ends_the_loop_after_the_step_that_makes_it_true() -> None:
         return u * 1.5, u.sum()
 
     taken = [
-        scan(step, init, length=100, every=every, until=lambda u: u.max() > 20)
+        scan(step, init, length=100, segment=every, until=lambda u: u.max() > 20)
         for every in (1, 4, 7, 50, "auto")
     ]
-    taken.append(scan(step, init, until=lambda u: u.max() > 20, every=3))
+    taken.append(scan(step, init, until=lambda u: u.max() > 20, segment=3))
     taken.append(scan(step, init, torch.zeros(100), until=lambda u: u.max() > 20))
     for carry, ys in taken:
         assert carry.max() > 20 and len(ys) == 8
@@ -271,7 +271,7 @@ def test_gradients_with_until_are_those_of_the_steps_taken() -> None:
         return bool((u @ weight).exp().sum() < 0) or calls.append(1) or len(calls) % 11 == 0
 
     calls: list[int] = []
-    carry, ys = scan(tanh_step(weight), init, length=30, every=4, until=until)
+    carry, ys = scan(tanh_step(weight), init, length=30, segment=4, until=until)
     found = torch.autograd.grad(carry.sum() + ys.sum(), [weight, init])
     carry, ys = plain(tanh_step(weight), init, None, 11)
     assert same(list(found), list(torch.autograd.grad(carry.sum() + ys.sum(), [weight, init])))
@@ -304,8 +304,8 @@ def test_what_a_segment_saves_is_there_for_one_segment_at_a_time() -> None:
     assert peak(budget="1GiB") == 60
     for every in (1, 5, 12):
         # One more is made before the last one of a segment before is let go of.
-        assert every <= peak(every=every) <= every + 1
-    with unspool.Spool(host="4MiB") as spool:
+        assert every <= peak(segment=every) <= every + 1
+    with unspool.Spool(host_memory="4MiB") as spool:
         # 8 kB a step, less two states.
         assert 40 < peak(budget=400_000, spool=spool) <= 48
 
@@ -320,7 +320,7 @@ def test_outputs_that_are_views_do_not_keep_what_they_are_views_of() -> None:
         assert sum(each() is not None for each in fields) <= 3
         return u * 0.9, torch.from_numpy(field)[100:900:100]
 
-    carry, ys = scan(step, leaf(4), length=30, every=4)
+    carry, ys = scan(step, leaf(4), length=30, segment=4)
     assert torch.equal(ys, torch.arange(30.0).double()[:, None].expand(30, 8))
     fields.clear()
     carry.sum().backward()
@@ -328,7 +328,7 @@ def test_outputs_that_are_views_do_not_keep_what_they_are_views_of() -> None:
 
 def test_without_gradients_nothing_is_saved(spool: unspool.Spool) -> None:
     with torch.no_grad():
-        carry, ys = scan(tanh_step(leaf(4, 4)), leaf(2, 4), length=9, every=2, spool=spool)
+        carry, ys = scan(tanh_step(leaf(4, 4)), leaf(2, 4), length=9, segment=2, spool=spool)
     assert not carry.requires_grad and ys.shape == (9,) and spool.stats().saved_bytes == 0
 
 
@@ -353,7 +353,7 @@ def test_a_carry_of_all_sorts() -> None:
         assert carry[-1] == 8
         return [ys, *torch.autograd.grad(ys.sum(), [weight, init])]
 
-    assert same(gradient(lambda *given: scan(*given, every=3)), gradient(plain))
+    assert same(gradient(lambda *given: scan(*given, segment=3)), gradient(plain))
 
 
 def test_strides_of_the_carry_come_back() -> None:
@@ -364,14 +364,14 @@ def test_strides_of_the_carry_come_back() -> None:
         return u.sin(), None
 
     init = torch.randn(4, 3, 2).permute(1, 2, 0).requires_grad_()
-    carry, _ = scan(step, init, length=7, every=2)
+    carry, _ = scan(step, init, length=7, segment=2)
     carry.sum().backward()
     assert seen == {((3, 2, 4), (2, 1, 6))}
 
 
 def test_xs_that_were_changed_in_place_are_refused_as_pytorch_does() -> None:
     xs = torch.randn(10, 3)
-    carry, _ = scan(lambda u, x: (u * x, None), leaf(3), xs, every=3)
+    carry, _ = scan(lambda u, x: (u * x, None), leaf(3), xs, segment=3)
     xs.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         carry.sum().backward()
@@ -381,7 +381,7 @@ def test_a_bound_changes_the_gradient_a_little() -> None:
     weight, init = leaf(64, 64, scale=0.1), leaf(8, 64)
 
     def gradient(**options: Any) -> torch.Tensor:
-        carry, _ = scan(tanh_step(weight), init, length=9, every=3, **options)
+        carry, _ = scan(tanh_step(weight), init, length=9, segment=3, **options)
         return torch.autograd.grad(carry.sum(), weight)[0]
 
     exact, near = gradient(), gradient(codec=unspool.Bound(abs=1e-3))
@@ -392,7 +392,7 @@ def test_no_steps_and_one_step() -> None:
     init = leaf(3)
     carry, ys = scan(lambda u, x: (u.sin(), u), init, length=0)
     assert carry is init and ys is None
-    carry, ys = scan(lambda u, x: (u.sin(), u), init, length=1, every=4)
+    carry, ys = scan(lambda u, x: (u.sin(), u), init, length=1, segment=4)
     assert torch.equal(carry, init.sin()) and ys.shape == (1, 3)
 
 
@@ -403,8 +403,8 @@ def test_no_steps_and_one_step() -> None:
         ({"length": -1}, "length=-1"),
         ({"length": 3, "xs": torch.zeros(4)}, "different numbers of steps"),
         ({"xs": 3}, "a int in it is not a tensor"),
-        ({"length": 3, "every": 0}, "every=0"),
-        ({"length": 3, "every": "often"}, "every='often'"),
+        ({"length": 3, "segment": 0}, "segment=0"),
+        ({"length": 3, "segment": "often"}, "segment='often'"),
         ({"length": 9, "budget": "much"}, "budget"),
         ({"length": 3, "spool": 7}, "that is not a Spool"),
     ],
@@ -424,14 +424,6 @@ def test_steps_that_return_something_else_are_named() -> None:
         scan(lambda u, x: (u, next(outputs)), leaf(3), length=2)
 
 
-def test_a_spool_that_discards_by_itself_is_refused() -> None:
-    with (
-        unspool.Spool(host="1MiB", discard_after_restore=True) as spool,
-        pytest.raises(unspool.errors.OptionError, match="discard_after_restore"),
-    ):
-        scan(lambda u, x: (u.sin(), None), leaf(3), length=3, spool=spool)
-
-
 def test_segments_are_as_long_as_the_budget_allows() -> None:
     gib = 1 << 30
     # All fits: nothing is computed again.
@@ -443,8 +435,8 @@ def test_segments_are_as_long_as_the_budget_allows() -> None:
     # In main memory the states count.
     cut = segments(1000, 1 << 20, 1 << 20, 100 << 20, gib, shared=True)
     assert cut is not None and not cut.disk
-    assert cut.every * (1 << 20) + cut.host <= 100 << 20
-    longer = cut.every + 1
+    assert cut.segment * (1 << 20) + cut.host <= 100 << 20
+    longer = cut.segment + 1
     assert longer * (1 << 20) + -(-1000 // longer) * ((1 << 20) + 8192) > 100 << 20
     # Where nothing fits, states go on to the disk.
     cut = segments(10_000, 1 << 20, 1 << 20, 8 << 20, gib, shared=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import unspool
 
@@ -12,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 
 def opened(path: Path) -> unspool.Checkpointer:
-    return unspool.Checkpointer(path / "run", every=1, host="16MiB", on="cpu", signals=())
+    return flat.checkpointer(path / "run", every=1, host_memory="16MiB", device="cpu", signals=())
 
 
 OPTIMIZERS: dict[str, Any] = {

@@ -19,7 +19,7 @@ THREADS, LOOPS, STEPS = 8, 5, 30
 @pytest.mark.parametrize("loop", [adjoint, scan], ids=lambda loop: loop.__name__)
 def test_threads_at_the_same_time_get_the_gradients_of_one(loop: Any) -> None:
     weight, xs = leaf(20), torch.linspace(-1, 1, STEPS)
-    options = {"params": [weight]} if loop is adjoint else {"every": 5}
+    options = {"params": [weight]} if loop is adjoint else {"segment": 5}
     found: list[Any] = []
     together = threading.Barrier(THREADS, timeout=60)
 

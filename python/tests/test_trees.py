@@ -88,7 +88,7 @@ trees = st.recursive(
 
 @given(trees)
 def test_any_tree_comes_back_as_it_was(tree: Any) -> None:
-    with unspool.Spool(host="1MiB", on="cpu") as spool:
+    with unspool.Spool(host_memory="1MiB", device="cpu") as spool:
         spool.save(1, [tree])
         assert same(spool.load(1), [tree])
 
@@ -175,9 +175,9 @@ def test_a_tree_that_holds_itself_is_refused(spool: unspool.Spool) -> None:
 
 def test_a_tree_survives_its_process(tmp_path: Path) -> None:
     disk = unspool.Disk(tmp_path, durable=True)
-    with unspool.Spool(host="1MiB", disk=disk, codec=unspool.Bound(abs=1e-3)) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=disk, codec=unspool.Bound(abs=1e-3)) as spool:
         spool.save(1, {"u": U, "t": 0.1})
-    with unspool.Spool(host="1MiB", disk=disk) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=disk) as spool:
         found = spool.load(1)
         assert found["t"] == 0.1 and np.allclose(found["u"], U, atol=1e-3)
 

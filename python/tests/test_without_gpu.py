@@ -48,18 +48,20 @@ def run(code: str, tmp_path: Path) -> str:
 
 def test_a_device_tier_is_kept_in_main_memory(tmp_path: Path) -> None:
     code = """
-with unspool.Spool(device="1MiB", host="4MiB") as spool:
-    assert spool.on == "cpu" and "cuda" not in repr(spool), spool
+with unspool.Spool(device_memory="1MiB", host_memory="4MiB") as spool:
+    assert spool.device == "cpu" and "cuda" not in repr(spool), spool
     with spool.writing(0, 3, "f4", to="numpy") as array:
         array[...] = 7
     print(spool.load(0))
-with unspool.Spool(device="auto", host="auto", on="cpu") as spool:
+with unspool.Spool(device_memory="auto", host_memory="auto", device="cpu") as spool:
     print(repr(spool))
 """
     assert run(code, tmp_path).startswith("[7. 7. 7.]\n<unspool.Spool device=")
 
 
-@pytest.mark.parametrize("options", ['device="1MiB", on="cuda"', 'host="1MiB", on="cuda:1"'])
+@pytest.mark.parametrize(
+    "options", ['device_memory="1MiB", device="cuda"', 'host_memory="1MiB", device="cuda:1"']
+)
 def test_a_gpu_that_was_asked_for_is_missed(options: str, tmp_path: Path) -> None:
     said = run(f"refused(unspool.errors.DeviceError, lambda: unspool.Spool({options}))", tmp_path)
     assert "driver" in said and "unspool doctor" in said
@@ -67,14 +69,14 @@ def test_a_gpu_that_was_asked_for_is_missed(options: str, tmp_path: Path) -> Non
 
 def test_the_share_of_a_gpu_is_missed(tmp_path: Path) -> None:
     said = run(
-        'refused(unspool.errors.DeviceError, lambda: unspool.Spool(device="auto"))', tmp_path
+        'refused(unspool.errors.DeviceError, lambda: unspool.Spool(device_memory="auto"))', tmp_path
     )
-    assert 'device="4GiB"' in said and 'on="cpu"' in said
+    assert 'device_memory="4GiB"' in said and 'device="cpu"' in said
 
 
 def test_arrays_on_a_gpu_are_refused_because_the_driver_is_missing(tmp_path: Path) -> None:
     code = """
-with unspool.Spool(host="4MiB") as spool:
+with unspool.Spool(host_memory="4MiB") as spool:
     for array in (OnGpu(np.zeros(3)), Interface(np.zeros(3))):
         refused(unspool.errors.DeviceError, lambda: spool.save(0, array))
         assert 0 not in spool
@@ -87,13 +89,13 @@ with unspool.Spool(host="4MiB") as spool:
 def test_the_options_of_a_gpu_are_checked() -> None:
     for nonsense in ("gpu", "cuda:", "cuda:x", "cuda:-1", "CPU", ""):
         with pytest.raises(unspool.errors.OptionError, match="cuda"):
-            unspool.Spool(host="1MiB", on=nonsense)
+            unspool.Spool(host_memory="1MiB", device=nonsense)
     with pytest.raises(TypeError):
-        unspool.Spool(host="1MiB", on=0)
+        unspool.Spool(host_memory="1MiB", device=0)
     with unspool.Spool(
-        host="1MiB", on="cpu", shrink_ok=True, debug=unspool.Debug(check_order=True)
+        host_memory="1MiB", device="cpu", shrink_ok=True, debug=unspool.Debug(check_order=True)
     ) as spool:
-        assert spool.on == "cpu"
+        assert spool.device == "cpu"
 
 
 def test_arrays_are_made_where_they_can_be(spool: unspool.Spool) -> None:

@@ -19,7 +19,7 @@ DTYPES += ["complex64", "complex128", "bfloat16", "float8_e4m3fn"]
 
 @pytest.fixture
 def spool() -> Iterator[unspool.Spool]:
-    with unspool.Spool(host="64MiB", on="cpu") as opened:
+    with unspool.Spool(host_memory="64MiB", device="cpu") as opened:
         yield opened
 
 
@@ -74,11 +74,12 @@ def test_several_arrays_are_lent_by_name(spool: unspool.Spool) -> None:
 
 
 def test_a_block_left_by_an_exception_saves_and_restores_nothing() -> None:
-    with unspool.Spool(host="8MiB", on="cpu", discard_after_restore=True) as spool:
+    with unspool.Spool(host_memory="8MiB", device="cpu") as spool:
         with pytest.raises(ZeroDivisionError), spool.writing(1, (3,), "f4"):
             raise ZeroDivisionError
         assert 1 not in spool
         spool.save(1, np.zeros(3))
+        spool.expect([1], once=True)
         with pytest.raises(ZeroDivisionError), spool.reading(1):
             raise ZeroDivisionError
         assert 1 in spool
@@ -99,7 +100,7 @@ def test_a_block_that_is_never_left_is_given_up(spool: unspool.Spool) -> None:
 
 
 def test_after_the_block_the_memory_is_lent_no_more_and_stays_mapped() -> None:
-    spool = unspool.Spool(host="8MiB", on="cpu")
+    spool = unspool.Spool(host_memory="8MiB", device="cpu")
     with spool.writing(1, (1 << 20,), "u1") as buffer:
         written = np.asarray(buffer)
         written[:] = 7
@@ -141,11 +142,11 @@ def test_the_numpy_array_of_a_block_is_read_only_after_it(
 
 
 def checked(**tiers: object) -> unspool.Spool:
-    return unspool.Spool(on="cpu", debug=unspool.Debug(check_order=True), **tiers)
+    return unspool.Spool(device="cpu", debug=unspool.Debug(check_order=True), **tiers)
 
 
 def test_a_write_through_a_view_after_the_block_is_found() -> None:
-    with checked(host="8MiB") as spool:
+    with checked(host_memory="8MiB") as spool:
         with spool.writing(1, (3, 4), "f4", to="numpy") as array:
             array[...] = numbers()
             view = array[1:]
@@ -165,7 +166,7 @@ def test_a_write_through_a_view_after_the_block_is_found() -> None:
 
 
 def test_a_write_after_the_block_never_gives_other_values_out(tmp_path: Path) -> None:
-    with checked(host="64KiB", disk=tmp_path) as spool:
+    with checked(host_memory="64KiB", disk=tmp_path) as spool:
         with spool.writing(1, (4096,), "f8") as buffer:
             array = np.asarray(buffer)
             array[...] = 1
@@ -181,7 +182,7 @@ def test_a_write_after_the_block_never_gives_other_values_out(tmp_path: Path) ->
 
 
 def test_a_version_that_is_saved_again_is_another_checkpoint() -> None:
-    with checked(host="8MiB") as spool:
+    with checked(host_memory="8MiB") as spool:
         with spool.writing(1, (3,), "f4", to="numpy") as array:
             array[...] = 1
         spool.discard(1)
@@ -251,7 +252,7 @@ def test_a_checkpoint_that_no_arena_holds_is_refused_for_writing_and_copied_for_
 
 def test_a_tier_that_is_full_at_the_moment_is_stood_in_for(tmp_path: Path) -> None:
     debug = unspool.Debug(check_order=True)
-    with unspool.Spool(host="1MiB", disk=tmp_path, on="cpu", debug=debug) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=tmp_path, device="cpu", debug=debug) as spool:
         blocks = [spool.writing(version, 400_000, "u1", to="numpy") for version in range(4)]
         for version, block in enumerate(blocks):
             block.__enter__()[...] = version

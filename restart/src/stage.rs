@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use unspool::{Error, ErrorKind, RestoreTicket, Spool, TierKind, Use, Wait};
+use unspool::{Error, ErrorKind, RestoreTicket, Spool, Then, TierKind, Use, Wait};
 use unspool_codec::increment::{Chunks, Draft, Drafted, least_bytes};
 use unspool_codec::{CodecId, FrameError, Head, Region};
 
@@ -94,7 +94,8 @@ impl Stage {
     /// Those of [`Spool::expect_uses`].
     pub(crate) fn expect(&self, step: u64) -> Result<(), Error> {
         let version = step as i64;
-        if self.on_gpu { self.spool.expect_uses([Use { version, last: true }]) } else { Ok(()) }
+        let then = Then::Ends;
+        if self.on_gpu { self.spool.expect_uses([Use { version, then }]) } else { Ok(()) }
     }
 
     /// The checkpoint that was expected does not come.

@@ -25,7 +25,7 @@ class Checked(NamedTuple):
 
     def run(self, schedule: Schedule, codec: Any, check: int = 0, **options: Any) -> Any:
         """Drives it through a spool with this codec; the report."""
-        with unspool.Spool(host="64MiB", on="cpu", codec=codec) as spool:
+        with unspool.Spool(host_memory="64MiB", device="cpu", codec=codec) as spool:
             options |= {"at_end": self.at_end, "adjoint_state": self.adjoint_state}
             report = unspool.adjoint(
                 schedule, spool, self.forward, self.reverse, self.state, check=check, **options

@@ -20,8 +20,8 @@ contains
     integer(int32), target :: n, m
     integer(int64), allocatable :: versions(:)
     integer :: i
-    call options%set("on", "cpu")
-    call options%set("host", "1MiB")
+    call options%set("device", "cpu")
+    call options%set("host_memory", "1MiB")
     call spool%open(options)
     cube = reshape([(real(i, real32), i=1, 60)], [3, 4, 5])
     z = [(cmplx(i, -i, real64), i=1, 7)]
@@ -45,7 +45,7 @@ contains
     type(unspool_spool) :: spool
     character(10) :: what
     call get_command_argument(1, what)
-    if (what == "option") call options%set("host", "a lot")
+    if (what == "option") call options%set("host_memory", "a lot")
     if (what == "write") write (error_unit, *) spool%contains(5_int64)
   end subroutine
 
@@ -58,8 +58,8 @@ contains
     real(real64), target :: u(4) = 3, w(4)
     integer(int64) :: step
     integer :: ranks, stat
-    call options%set("on", "cpu")
-    call options%set("host", "1MiB")
+    call options%set("device", "cpu")
+    call options%set("host_memory", "1MiB")
     call run%open("run", options)
     call run%save(5_int64, [array("u", u)], values="five")
     if (run%latest() /= 5) error stop "it was not waited for"
@@ -84,10 +84,10 @@ contains
     real(real64), target :: u(4) = 1, w(3)
     integer :: stat
     character(500) :: message
-    call options%set("host", "a lot", stat, message)
+    call options%set("host_memory", "a lot", stat, message)
     if (stat /= unspool_invalid .or. index(message, "MiB") == 0) error stop "a size was taken"
-    call options%set("on", "cpu")
-    call options%set("host", "64KiB")
+    call options%set("device", "cpu")
+    call options%set("host_memory", "64KiB")
     call spool%open(options)
     call spool%save(0_int64, [array("u", u)])
     call spool%save(0_int64, [array("u", u)], stat=stat)

@@ -64,9 +64,9 @@ int main(int argc, char **argv) {
     unspool_options *options = NULL;
     unspool_spool *spool = NULL;
     OK(unspool_options_new(&options));
-    OK(unspool_options_set(options, "on", "cuda:0"));
-    OK(unspool_options_set(options, "device", "2MiB"));
-    OK(unspool_options_set(options, "host", "32MiB"));
+    OK(unspool_options_set(options, "device", "cuda:0"));
+    OK(unspool_options_set(options, "device_memory", "2MiB"));
+    OK(unspool_options_set(options, "host_memory", "32MiB"));
     OK(unspool_options_set(options, "codec", argc > 1 ? argv[1] : "none"));
     OK(unspool_open(options, &spool));
     unspool_options_free(options);
@@ -93,7 +93,7 @@ int main(int argc, char **argv) {
         CHECK(cuda.fill(u, 0xEE, COUNT * 4, stream) == 0 && cuda.synchronize(stream) == 0);
         order[STEPS - 1 - step] = step;
     }
-    OK(unspool_expect(spool, order, STEPS));
+    OK(unspool_expect(spool, order, STEPS, 1));
     for (int64_t step = STEPS - 1; step >= 0; step--) {
         OK(unspool_restore(spool, step, target, 2, stream));
         CHECK(cuda.synchronize(stream) == 0 && cuda.download(found, v, COUNT * 4) == 0);

@@ -30,7 +30,7 @@ static unspool_spool *open_with(const char *const *pairs) {
 }
 
 static void history(void) {
-    const char *const pairs[] = {"on", "cpu", "device", "32KiB", "host", "4MiB", NULL};
+    const char *const pairs[] = {"device", "cpu", "device_memory", "32KiB", "host_memory", "4MiB", NULL};
     unspool_spool *spool = open_with(pairs);
     double u[ROWS * COLUMNS], found[ROWS * COLUMNS];
     float v, scalar;
@@ -47,7 +47,7 @@ static void history(void) {
     }
     CHECK(unspool_save(spool, 7, state, 2, NULL) == UNSPOOL_DUPLICATE);
     CHECK(strstr(unspool_last_error(), "7") != NULL);
-    OK(unspool_expect(spool, order, STEPS));
+    OK(unspool_expect(spool, order, STEPS, 0));
     for (int64_t step = STEPS - 1; step >= 0; step--) {
         memset(found, 0, sizeof found);
         OK(unspool_restore(spool, step, target, 2, NULL));
@@ -85,7 +85,7 @@ static void history(void) {
 static void refusals(void) {
     unspool_options *options = NULL;
     OK(unspool_options_new(&options));
-    CHECK(unspool_options_set(options, "device", "4 furlongs") == UNSPOOL_INVALID);
+    CHECK(unspool_options_set(options, "device_memory", "4 furlongs") == UNSPOOL_INVALID);
     CHECK(strstr(unspool_last_error(), "GiB") != NULL);
     CHECK(unspool_options_set(options, "devise", "4GiB") == UNSPOOL_INVALID);
     CHECK(strstr(unspool_last_error(), "disk.durable") != NULL);
@@ -98,7 +98,7 @@ static void refusals(void) {
     unspool_options_free(NULL);
     unspool_free(NULL);
     CHECK(unspool_close(NULL, 0, 0) == UNSPOOL_INVALID);
-    const char *const pairs[] = {"on", "cpu", "host", "64KiB", NULL};
+    const char *const pairs[] = {"device", "cpu", "host_memory", "64KiB", NULL};
     spool = open_with(pairs);
     double u[4] = {1, 2, 3, 4};
     const int64_t four = 4, two = 2, negative = -4, huge = INT64_MAX;
@@ -146,8 +146,8 @@ static void no_other_disk(const char *directory) {
             unspool_options *given = NULL;
             unspool_checkpointer *checkpointer = NULL;
             OK(unspool_options_new(&given));
-            OK(unspool_options_set(given, "on", "cpu"));
-            OK(unspool_options_set(given, "host", "1MiB"));
+            OK(unspool_options_set(given, "device", "cpu"));
+            OK(unspool_options_set(given, "host_memory", "1MiB"));
             OK(unspool_options_set(given, "increments", increments ? "auto" : "never"));
             OK(unspool_options_set(given, options[i], values[i]));
             CHECK(unspool_checkpointer_open(run, given, NULL, &checkpointer) ==
@@ -159,7 +159,7 @@ static void no_other_disk(const char *directory) {
 }
 
 static void durable(const char *directory) {
-    const char *const pairs[] = {"on",           "cpu",  "host",  "1MiB",     "disk", directory,
+    const char *const pairs[] = {"device",       "cpu",  "host_memory", "1MiB",     "disk", directory,
                                  "disk.durable", "true", "codec", "lossless", NULL};
     const int64_t shape[2] = {ROWS, COLUMNS};
     double u[ROWS * COLUMNS];

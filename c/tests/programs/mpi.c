@@ -25,8 +25,8 @@ static unspool_checkpointer *opened(const char *path, const unspool_ranks *ranks
     unspool_options *options = NULL;
     unspool_checkpointer *checkpointer = NULL;
     OK(unspool_options_new(&options));
-    OK(unspool_options_set(options, "on", "cpu"));
-    OK(unspool_options_set(options, "host", "32MiB"));
+    OK(unspool_options_set(options, "device", "cpu"));
+    OK(unspool_options_set(options, "host_memory", "32MiB"));
     OK(unspool_options_set(options, "every", "1"));
     OK(unspool_options_set(options, "partner", "1"));
     OK(unspool_options_set(options, "timeout", timeout));

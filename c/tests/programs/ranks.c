@@ -115,8 +115,8 @@ static int all_gather(void *context, const void *message, size_t bytes, double s
 static unspool_options *options(const char *timeout) {
     unspool_options *made = NULL;
     OK(unspool_options_new(&made));
-    OK(unspool_options_set(made, "on", "cpu"));
-    OK(unspool_options_set(made, "host", "1MiB"));
+    OK(unspool_options_set(made, "device", "cpu"));
+    OK(unspool_options_set(made, "host_memory", "1MiB"));
     OK(unspool_options_set(made, "codec", "lossless"));
     OK(unspool_options_set(made, "every", "5"));
     OK(unspool_options_set(made, "timeout", timeout));

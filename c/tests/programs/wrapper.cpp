@@ -63,7 +63,7 @@ void threads_share_a_spool(unspool::spool &spool) {
 
 void a_run_goes_on(const std::string &path) {
     const unspool::options options{
-        {"host", "1MiB"}, {"every", "10 steps"}, {"remote", (path + "-copies").c_str()}};
+        {"host_memory", "1MiB"}, {"every", "10 steps"}, {"remote", (path + "-copies").c_str()}};
     std::vector<float> u = values(0);
     {
         unspool::checkpointer run(path, options);
@@ -103,7 +103,7 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         a_run_goes_on(argv[1]);
     }
-    unspool::spool spool({{"on", "cpu"}, {"device", "64KiB"}, {"host", "8MiB"}});
+    unspool::spool spool({{"device", "cpu"}, {"device_memory", "64KiB"}, {"host_memory", "8MiB"}});
     std::array<std::complex<double>, 3> z{{{1, 2}, {3, 4}, {5, 6}}};
     const auto before = z;
     std::uint8_t flags[2][3] = {{1, 2, 3}, {4, 5, 6}};
@@ -115,7 +115,7 @@ int main(int argc, char **argv) {
     CHECK(code_of([&] { spool.save(0, {unspool::array(z)}); }) == UNSPOOL_DUPLICATE);
     CHECK(code_of([&] { spool.restore(0, {unspool::array(&flags[0][0], {3, 2}, "flags")}); }) ==
           UNSPOOL_INVALID);
-    CHECK(code_of([] { unspool::options({{"device", "much"}}); }) == UNSPOOL_INVALID);
+    CHECK(code_of([] { unspool::options({{"device_memory", "much"}}); }) == UNSPOOL_INVALID);
     const auto kept = z;
     const std::complex<double> *const data = kept.data();
     CHECK(code_of([&] { spool.restore(0, {unspool::array(kept, "z")}); }) == UNSPOOL_INVALID);

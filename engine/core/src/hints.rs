@@ -14,12 +14,22 @@ use crate::types::Version;
 /// A position that no entry has, later than all.
 pub(crate) const NO_USE: u64 = u64::MAX;
 
+/// What becomes of a version after the restore that an entry announces.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Then {
+    /// Nothing: it stays until it is discarded.
+    Stays,
+    /// The application discards it.
+    Ends,
+    /// It is discarded here.
+    Goes,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct HintEntry {
     version: Version,
     live: bool,
-    /// The application discards the version after this restore.
-    last: bool,
+    then: Then,
     /// Bytes that the planner's windows count for this entry, once one of them covers it.
     charge: Option<u64>,
 }
@@ -47,9 +57,9 @@ pub(crate) struct Removed {
 
 impl Hints {
     /// Appends an entry and returns its position.
-    pub fn push(&mut self, version: Version, last: bool) -> u64 {
+    pub fn push(&mut self, version: Version, then: Then) -> u64 {
         let position = self.end();
-        self.queue.push_back(HintEntry { version, live: true, last, charge: None });
+        self.queue.push_back(HintEntry { version, live: true, then, charge: None });
         self.uses.entry(version).or_default().push_back(position);
         self.live += 1;
         position
@@ -90,11 +100,10 @@ impl Hints {
         self.uses.get(&version).and_then(|u| u.get(skip).copied()).unwrap_or(NO_USE)
     }
 
-    /// Whether the last entry that names `version` says that it is discarded then; `None` when
-    /// there is no entry.
-    pub fn ends(&self, version: Version) -> Option<bool> {
+    /// What becomes of `version` after the last entry that names it; `None` when there is none.
+    pub fn then(&self, version: Version) -> Option<Then> {
         let position = *self.uses.get(&version)?.back()?;
-        self.entry(position).map(|e| e.last)
+        self.entry(position).map(|e| e.then)
     }
 
     /// Entries between the head and the next one that names `version`. Entries that were taken
@@ -185,7 +194,7 @@ mod tests {
     fn queue(versions: &[i64]) -> Hints {
         let mut hints = Hints::default();
         for v in versions {
-            hints.push(Version(*v), false);
+            hints.push(Version(*v), Then::Stays);
         }
         hints
     }
@@ -218,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_version_ends_when_its_last_entry_says_so() {
+    fn the_last_entry_of_a_version_says_what_becomes_of_it() {
         let mut hints = queue(&[1, 2]);
-        assert_eq!((hints.ends(Version(1)), hints.ends(Version(7))), (Some(false), None));
-        hints.push(Version(1), true);
-        assert_eq!(hints.ends(Version(1)), Some(true));
-        hints.push(Version(1), false);
-        assert_eq!(hints.ends(Version(1)), Some(false));
+        assert_eq!((hints.then(Version(1)), hints.then(Version(7))), (Some(Then::Stays), None));
+        for then in [Then::Ends, Then::Stays, Then::Goes] {
+            hints.push(Version(1), then);
+            assert_eq!(hints.then(Version(1)), Some(then));
+        }
     }
 
     #[test]
@@ -258,7 +267,7 @@ mod tests {
         let mut hints = queue(&[1]);
         take(&mut hints, 1);
         assert_eq!((hints.head(), hints.end(), hints.len()), (1, 1, 0));
-        assert_eq!(hints.push(Version(4), false), 1);
+        assert_eq!(hints.push(Version(4), Then::Stays), 1);
     }
 
     #[test]

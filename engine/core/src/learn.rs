@@ -118,7 +118,7 @@ impl Learner {
             Event::Restore { version, .. } => self.on_restore(version, hints, out),
             Event::Recover { version, .. } => self.meet(version),
             Event::Discard { version } => self.on_discard(version),
-            Event::Expect { .. } | Event::ExpectLast { .. } => {
+            Event::Expect { .. } | Event::ExpectLast { .. } | Event::ExpectOnce { .. } => {
                 self.depart(hints, out);
                 self.told = true;
             }

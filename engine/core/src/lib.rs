@@ -27,6 +27,7 @@ mod types;
 pub use command::{Command, Refusal, TransferKind};
 pub use config::{Config, LinkConfig, MAX_TIERS, PolicyKind, TierConfig};
 pub use event::{Event, Failure, Kept, Size};
+pub use hints::Then;
 pub use learn::Learner;
 pub use lifecycle::state::CopyState;
 pub use machine::{ConfigError, Core};

@@ -67,7 +67,18 @@ impl TierKind {
         matches!(self, TierKind::Device | TierKind::Host)
     }
 
-    /// The name that users see: the name of the option that sizes the tier.
+    /// The option that sizes the tier.
+    #[must_use]
+    pub fn option(self) -> &'static str {
+        match self {
+            TierKind::Device => "device_memory",
+            TierKind::Host => "host_memory",
+            TierKind::Disk => "disk",
+            TierKind::Remote => "remote",
+        }
+    }
+
+    /// The name that users see.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -90,6 +90,65 @@ fn spared_checkpoints_are_never_flushed_and_discarded_after_their_restore() {
 }
 
 #[test]
+fn what_is_read_back_once_is_never_flushed_and_goes_after_its_restore() {
+    let mut bench = Bench::new(config(8, 8, 16, 100));
+    (0..5).rev().for_each(|v| bench.expect_once(v));
+    bench.save_all(0..5, 8);
+    (0..5).rev().for_each(|v| assert_eq!(bench.restore(v), Ok(DEVICE)));
+    assert_eq!(bench.transfers_to(1), 0, "nothing was moved");
+    let stats = bench.core.stats();
+    assert_eq!((stats.discards, stats.tiers[0].used), (5, 0));
+}
+
+#[test]
+fn what_is_announced_several_times_goes_after_the_last_of_them() {
+    let mut bench = Bench::new(config(8, 8, 0, 0));
+    bench.save(3, 8);
+    bench.expect([3]);
+    bench.expect_once(3);
+    assert_eq!(bench.restore(3), Ok(DEVICE));
+    assert!(bench.core.contains(Version(3)));
+    assert_eq!(bench.restore(3), Ok(DEVICE));
+    assert!(!bench.core.contains(Version(3)));
+}
+
+#[test]
+fn what_is_read_back_once_goes_after_the_restore_that_is_not_given_up() {
+    let mut bench = Bench::new(config(8, 8, 0, 0));
+    bench.save(3, 8);
+    bench.expect_once(3);
+    let request = bench.request();
+    bench.step(Event::Restore { request, version: Version(3) });
+    bench.step(Event::RestoreAborted { request });
+    assert!(bench.core.contains(Version(3)));
+    assert_eq!(bench.restore(3), Ok(DEVICE));
+    assert!(!bench.core.contains(Version(3)));
+}
+
+#[test]
+fn a_restore_that_no_hint_announced_leaves_the_checkpoint() {
+    let mut bench = Bench::new(config(8, 8, 0, 0));
+    bench.save(3, 8);
+    bench.expect_once(3);
+    bench.step(Event::ForgetHints);
+    assert_eq!(bench.restore(3), Ok(DEVICE));
+    assert!(bench.core.contains(Version(3)));
+}
+
+#[test]
+fn nothing_is_prefetched_before_the_first_restore_of_what_is_read_back_once() {
+    let mut bench = Bench::new(config(8, 2, 16, 100));
+    (0..6).for_each(|v| bench.expect_once(v));
+    bench.save_all(0..6, 8);
+    bench.finish_all();
+    let to_device = |bench: &Bench| bench.transfers_to(0);
+    assert_eq!(to_device(&bench), 0);
+    bench.restore(5).expect("it is there");
+    bench.finish_all();
+    assert!(to_device(&bench) > 0, "the first restore lets prefetches begin");
+}
+
+#[test]
 fn checkpoints_are_spared_as_far_as_all_that_are_restored_before_them_have_room() {
     let mut settings = config(8, 8, 16, 100);
     settings.discard_after_restore = true;

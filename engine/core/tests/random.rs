@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use support::{Bench, config};
@@ -17,6 +17,7 @@ enum Op {
     Restore(i64),
     Expect(Vec<i64>),
     ExpectLast(i64),
+    ExpectOnce(i64),
     Prefer(i64, u8),
     Discard(i64),
     Forget,
@@ -57,6 +58,7 @@ fn usual_op() -> impl Strategy<Value = Op> {
         3 => prop::collection::vec(version.clone(), 0..12).prop_map(Op::Expect),
         1 => prop::collection::vec(0i64..4, 0..12).prop_map(Op::Expect),
         1 => version.clone().prop_map(Op::ExpectLast),
+        1 => version.clone().prop_map(Op::ExpectOnce),
         1 => (version.clone(), 0u8..4).prop_map(|(v, t)| Op::Prefer(v, t)),
         2 => version.prop_map(Op::Discard),
         1 => Just(Op::Forget),
@@ -90,6 +92,8 @@ fn any_config() -> impl Strategy<Value = Config> {
 struct Model {
     bench: Bench,
     saved: BTreeMap<i64, u64>,
+    /// What was ever announced to be read once.
+    once: BTreeSet<i64>,
     figures: CoreStats,
 }
 
@@ -100,6 +104,10 @@ impl Model {
             Op::Restore(version) => self.restore(version),
             Op::Expect(versions) => self.bench.expect(versions),
             Op::ExpectLast(version) => self.bench.expect_last(version),
+            Op::ExpectOnce(version) => {
+                self.once.insert(version);
+                self.bench.expect_once(version);
+            }
             Op::Prefer(version, tier) => {
                 let (version, tier) = (Version(version), TierId(tier));
                 self.bench.step(Event::Prefer { version, tier });
@@ -162,7 +170,8 @@ impl Model {
         self.figures.restores += 1;
         self.figures.restored_bytes += self.saved[&version];
         if !self.bench.core.contains(Version(version)) {
-            assert!(self.bench.core.config().discard_after_restore);
+            let once = self.once.contains(&version);
+            assert!(once || self.bench.core.config().discard_after_restore);
             self.saved.remove(&version);
             self.figures.discards += 1;
         }
@@ -232,7 +241,7 @@ proptest! {
         ops in prop::collection::vec(any_op(), 1..120),
     ) {
         let (bench, figures) = (Bench::new(config), CoreStats::default());
-        let mut model = Model { bench, saved: BTreeMap::new(), figures };
+        let mut model = Model { bench, saved: BTreeMap::new(), once: BTreeSet::new(), figures };
         for op in ops {
             model.apply(op);
             let versions = model.bench.core.versions();

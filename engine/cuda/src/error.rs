@@ -194,11 +194,11 @@ mod tests {
         };
         let error = DeviceError::new(DeviceErrorKind::OutOfMemory, "asked 3 GiB, free 1 GiB")
             .with_cause(cause)
-            .with_advice("Set `device` to less.");
+            .with_advice("Set `device_memory` to less.");
         assert_eq!(
             error.to_string(),
             "asked 3 GiB, free 1 GiB: cuMemCreate failed with CUDA_ERROR_OUT_OF_MEMORY (2): \
-             out of memory. Set `device` to less."
+             out of memory. Set `device_memory` to less."
         );
     }
 }

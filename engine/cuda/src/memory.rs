@@ -83,7 +83,7 @@ pub(crate) fn shortage(
         Bytes(free)
     );
     DeviceError::new(DeviceErrorKind::OutOfMemory, message).with_cause(cause).with_advice(
-        "Set the option `device` to less, or free memory that this or another process holds \
+        "Set the option `device_memory` to less, or free memory that this or another process holds \
          (nvidia-smi lists them).",
     )
 }

@@ -1,27 +1,33 @@
-//! `device="auto"` and `host="auto"`: how much an arena takes of what is free, and the sentence
-//! that says so. Deciding is apart from reading: the decisions here depend on figures alone.
+//! `device_memory="auto"` and `host_memory="auto"`: how much an arena takes of what is free, and the
+//! sentence that says so. Deciding is apart from reading: the decisions here depend on figures alone.
 //!
 //! - Device tier: [`DEVICE_PERCENT`] of what is free on the device after [`DEVICE_SPARED`].
 //! - Host tier: [`HOST_PERCENT`] of what the machine and the control groups leave, and no more than
 //!   may be locked, where pinning counts as locking.
-//! - Device tier in main memory (`on="cpu"`): [`STAND_IN_PERCENT`] of the same.
+//! - Device tier in main memory (`device="cpu"`): [`STAND_IN_PERCENT`] of the same.
 //!
-//! All are whole pages of 2 MiB. A size in main memory is an upper limit: the tier takes memory
+//! - Disk tier of a spool that is given no tier at all: [`DISK_PERCENT`] of what is free where
+//!   temporary files go, if that is a disk of this machine.
+//!
+//! Sizes of memory are whole pages of 2 MiB. A size in main memory is an upper limit: the tier takes memory
 //! when it needs it, and what the machine has left then is asked then. So it is at least
 //! [`LEAST`], however little is free. Where a launcher says how many processes it has started on
 //! the node, each gets the same: its part of that share of all memory, whoever comes first.
 
 mod ranks;
 
+use std::path::PathBuf;
+
 use unspool_cuda::Bytes;
 use unspool_cuda::{Context, Driver, HostLimits, current_ordinal, memory_left};
 
 use crate::doctor::cuda::pins_are_locked;
+use crate::doctor::disk;
 use crate::doctor::system::System;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::On;
 use crate::runtime::devices;
-use crate::settings::Settings;
+use crate::settings::{DiskSettings, Settings};
 
 pub use ranks::Ranks;
 
@@ -33,6 +39,8 @@ pub const DEVICE_SPARED: u64 = 512 << 20;
 pub const HOST_PERCENT: u64 = 50;
 /// The share of main memory for a device tier that has no device.
 pub const STAND_IN_PERCENT: u64 = 25;
+/// The share of what is free on a disk.
+pub const DISK_PERCENT: u64 = 50;
 /// What is left of what may be locked: the staging buffers are pinned too.
 pub const LOCKED_SPARED: u64 = 64 << 20;
 /// The smallest size of a tier that is worth having.
@@ -93,8 +101,8 @@ pub fn device(on: &On) -> Result<Picked, Error> {
     };
     let driver = Driver::load().map_err(|cause| {
         let message = format!(
-            "device=\"auto\" takes a share of a GPU's memory, and CUDA cannot be used: {cause}. \
-             Give a size, such as device=\"4GiB\", or say on=\"cpu\" for a device tier in main \
+            "device_memory=\"auto\" takes a share of a GPU's memory, and CUDA cannot be used: {cause}. \
+             Give a size, such as device_memory=\"4GiB\", or say device=\"cpu\" for a device tier in main \
              memory; `unspool doctor` tells more."
         );
         Error::new(ErrorKind::NoDevice, message).caused_by(cause)
@@ -161,14 +169,14 @@ pub fn share_of_device(figures: &DeviceMemoryFound) -> Result<Picked, Error> {
     if bytes < LEAST {
         let remedy = "Free memory that this or another process holds (nvidia-smi lists them), \
                       give a size, or leave the device tier out.";
-        return Err(too_little("device", &found, remedy));
+        return Err(too_little("device_memory", &found, remedy));
     }
     let whose = match sharing {
         0 | 1 => "what is free".to_owned(),
         count => format!("all, for one of {count} processes that share it,"),
     };
     let sentence = format!(
-        "device=\"auto\" took {}: {DEVICE_PERCENT} % of {whose} after {} for others; {found}.",
+        "device_memory=\"auto\" took {}: {DEVICE_PERCENT} % of {whose} after {} for others; {found}.",
         Bytes(bytes),
         Bytes(DEVICE_SPARED)
     );
@@ -180,7 +188,7 @@ pub fn share_of_device(figures: &DeviceMemoryFound) -> Result<Picked, Error> {
 /// # Errors
 /// `Io` when nothing says how much is free.
 pub fn stand_in(figures: &HostMemoryFound) -> Result<Picked, Error> {
-    of_main_memory("device", STAND_IN_PERCENT, figures)
+    of_main_memory("device_memory", STAND_IN_PERCENT, figures)
 }
 
 /// The size of a host tier.
@@ -188,7 +196,7 @@ pub fn stand_in(figures: &HostMemoryFound) -> Result<Picked, Error> {
 /// # Errors
 /// `Io` when nothing says how much is free.
 pub fn share_of_host(figures: &HostMemoryFound) -> Result<Picked, Error> {
-    of_main_memory("host", HOST_PERCENT, figures)
+    of_main_memory("host_memory", HOST_PERCENT, figures)
 }
 
 fn of_main_memory(tier: &str, percent: u64, figures: &HostMemoryFound) -> Result<Picked, Error> {
@@ -228,6 +236,26 @@ fn part(bytes: u64, percent: u64, parts: u64) -> u64 {
     let part = u128::from(bytes) * u128::from(percent) / 100 / u128::from(parts);
     let part = u64::try_from(part).unwrap_or(bytes);
     part - part % PAGE
+}
+
+/// The disk tier of a spool that is given no tier: in `TMPDIR`, or else in `/var/tmp`, if one of them
+/// is a disk of this machine that can be written. With the sentence that says so.
+#[must_use]
+pub fn disk() -> Option<(DiskSettings, String)> {
+    let named = std::env::var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let places = named.into_iter().chain([PathBuf::from("/var/tmp")]);
+    places.into_iter().find_map(|path| {
+        let free = disk::free_on_a_disk(&path)?;
+        let capacity = free / 100 * DISK_PERCENT;
+        let sentence = format!(
+            "no tier was given: up to {:#} of {}, {DISK_PERCENT} % of what is free there.",
+            Bytes(capacity),
+            path.display()
+        );
+        let usual = DiskSettings::new(path);
+        (capacity >= LEAST)
+            .then_some((DiskSettings { capacity: Some(capacity), ..usual }, sentence))
+    })
 }
 
 fn picked(bytes: u64, sentence: String) -> Picked {

@@ -88,7 +88,7 @@ fn both_tiers_in_main_memory_leave_a_part_of_it() {
 #[test]
 fn memory_that_is_unknown_is_an_error_that_names_the_tier() {
     let unknown = stand_in(&HostMemoryFound::default()).unwrap_err();
-    assert!(unknown.message().contains("device=\"auto\""), "{unknown}");
+    assert!(unknown.message().contains("device_memory=\"auto\""), "{unknown}");
     assert!(unknown.message().contains("cannot be read"), "{unknown}");
 }
 
@@ -126,7 +126,7 @@ fn without_cuda_an_automatic_device_tier_is_an_error_with_both_ways_out() {
     match device(&On::Auto) {
         Ok(picked) => assert!(picked.bytes >= LEAST),
         Err(error) if error.kind() == ErrorKind::NoDevice => {
-            for part in ["device=\"4GiB\"", "on=\"cpu\"", "unspool doctor"] {
+            for part in ["device_memory=\"4GiB\"", "device=\"cpu\"", "unspool doctor"] {
                 assert!(error.message().contains(part), "{part}: {error}");
             }
         }

@@ -71,12 +71,12 @@ pub use restore::{RestoreTicket, StoredFrame};
 pub use runtime::rates::rates_file;
 pub use save::{Checkpoint, SaveTicket};
 pub use settings::{DiskSettings, Settings};
-pub use spool::{Spool, Use};
+pub use spool::{Spool, Use, mark_final_uses};
 pub use stats::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
 pub use unspool_codec::{
     Achieved, Bound, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Spec, Zfp,
 };
-pub use unspool_core::{Lead, PolicyKind, TierKind};
+pub use unspool_core::{Lead, PolicyKind, Then, TierKind};
 pub use unspool_cuda::kernels::ship as ship_kernels;
 pub use unspool_cuda::trim;
 pub use unspool_tiers::DiskMode;

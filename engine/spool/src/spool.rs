@@ -1,6 +1,6 @@
 //! The spool: one history with its tiers and workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use unspool_codec::{Head, RegionSpec};
-use unspool_core::{CheckpointId, Event, TierId, TierKind, Version};
+use unspool_core::{CheckpointId, Event, Then, TierId, TierKind, Version};
 use unspool_tiers::{AnyTier, Arena};
 use unspool_transfer::sync::{MutexGuard, lock};
 
@@ -37,8 +37,16 @@ const HINTS_AT_ONCE: usize = 1024;
 pub struct Use {
     /// The checkpoint that will be restored.
     pub version: i64,
-    /// The caller discards it after that restore.
-    pub last: bool,
+    /// What becomes of it after that restore, where no other one is announced.
+    pub then: Then,
+}
+
+/// The last entry of every version says what becomes of it.
+pub fn mark_final_uses(uses: &mut [Use], then: Then) {
+    let mut later = HashSet::new();
+    for entry in uses.iter_mut().rev().filter(|entry| later.insert(entry.version)) {
+        entry.then = then;
+    }
 }
 
 /// One history of checkpoints with its tiers and workers.
@@ -280,12 +288,25 @@ impl Spool {
     /// `Full` when there is no memory for more of them; those before are there then. `Closed`,
     /// `Forked`.
     pub fn expect(&self, versions: impl IntoIterator<Item = i64>) -> Result<(), Error> {
-        self.expect_uses(versions.into_iter().map(|version| Use { version, last: false }))
+        self.expect_uses(versions.into_iter().map(|version| Use { version, then: Then::Stays }))
     }
 
-    /// Adds entries to the end of the restore order, some of which are the last of their version:
-    /// the caller discards it after that restore, so its bytes are not moved to slower tiers while
-    /// they need not be. Advice: nothing is lost when that discard does not come.
+    /// Adds versions to the end of the restore order, each of which is discarded when the last
+    /// restore of it that is named here is done. Until the first restore, nothing is brought back
+    /// while one of them is not saved: the forward pass needs the room.
+    ///
+    /// # Errors
+    /// Those of [`expect`](Self::expect).
+    pub fn expect_once(&self, versions: &[i64]) -> Result<(), Error> {
+        let mut uses: Vec<Use> =
+            versions.iter().map(|&version| Use { version, then: Then::Stays }).collect();
+        mark_final_uses(&mut uses, Then::Goes);
+        self.expect_uses(uses)
+    }
+
+    /// Adds entries to the end of the restore order, each with what becomes of its version then.
+    /// Where the caller discards it, its bytes are not moved to slower tiers while they need not
+    /// be. Advice: nothing is lost when that discard does not come.
     ///
     /// # Errors
     /// Those of [`expect`](Self::expect).
@@ -297,10 +318,13 @@ impl Spool {
             let piece: Vec<Use> = uses.by_ref().take(HINTS_AT_ONCE).collect();
             let mut state = self.shared.enter()?;
             memory::check_for_hints(&state)?;
-            for Use { version, last } in &piece {
+            for Use { version, then } in &piece {
                 let version = Version(*version);
-                let plain = Event::Expect { version };
-                let hint = if *last { Event::ExpectLast { version } } else { plain };
+                let hint = match then {
+                    Then::Stays => Event::Expect { version },
+                    Then::Ends => Event::ExpectLast { version },
+                    Then::Goes => Event::ExpectOnce { version },
+                };
                 self.shared.feed(&mut state, hint);
             }
             if piece.len() < HINTS_AT_ONCE {

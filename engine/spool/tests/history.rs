@@ -168,7 +168,7 @@ fn a_full_stack_refuses_at_once_and_goes_on_after_a_discard() {
     (0..4).for_each(|version| save(&spool, version, 4096).unwrap());
     let error = spool.save(4, bytes_spec(4096), &wait()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full);
-    for part in ["the device tier uses 16 KiB", "`device`", "add a `disk`", "version 4"] {
+    for part in ["the device tier uses 16 KiB", "`device_memory`", "add a `disk`", "version 4"] {
         assert!(error.to_string().contains(part), "{part:?} is missing in {error}");
     }
     assert!(error.is_retryable());
@@ -322,8 +322,8 @@ fn settings_that_make_no_sense_say_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let bad = [
         (Settings::default(), "at least one"),
-        (Settings { device: Some(0), ..Settings::default() }, "`device` is 0 bytes"),
-        (Settings { host: Some(63), ..Settings::default() }, "`host` is 63 bytes"),
+        (Settings { device: Some(0), ..Settings::default() }, "`device_memory` is 0 bytes"),
+        (Settings { host: Some(63), ..Settings::default() }, "`host_memory` is 63 bytes"),
         (Settings { host: Some(1 << 20), in_flight: 0, ..Settings::default() }, "`in_flight`"),
         (
             Settings { host: Some(1 << 20), store_workers: 0, ..Settings::default() },

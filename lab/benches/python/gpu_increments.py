@@ -24,6 +24,7 @@ from typing import Any
 import cupy
 import numpy as np
 import unspool
+from unspool.types import Stop
 
 CHUNK = 1 << 16
 GIB = 1 << 30
@@ -49,9 +50,14 @@ def measure(place: str, share: float, options: argparse.Namespace, folder: Path)
     state = ARRAYS * size
     device = 2 * state + state // 4 if place == "GPU" else None
     with unspool.Checkpointer(
-        folder, every=None, signals=(), on="cuda", device=device, host=state + state // 4,
+        folder,
+        every=None,
         increments=1000,
-    ) as checkpoints:  # fmt: skip
+        device_memory=device,
+        host_memory=state + state // 4,
+        device="cuda",
+        stop=Stop(signals=()),
+    ) as checkpoints:
         data = folder / "rank-0000-of-0001" / "data"
         left, times = [], []
         seen: set[str] = set()

@@ -59,7 +59,7 @@ def main() -> None:
     steps = parser.parse_args().steps
     state = np.zeros(8)
     print(f"{'schedule':34} {'actions':>9} {'bare':>8} {'driver':>8}  microseconds an action")
-    with unspool.Spool(host="64MiB") as spool:
+    with unspool.Spool(host_memory="64MiB") as spool:
         for schedule in (StoreAll(steps), Revolve(steps, 50), Revolve(steps, 5)):
             actions = sum(1 for _ in schedule)
             plain = best(lambda s=schedule: bare(s, spool, state))

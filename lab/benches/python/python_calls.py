@@ -33,7 +33,7 @@ def microseconds(action: Action, calls: int, rounds: int) -> tuple[float, float]
 def trivial_calls(quick: bool) -> None:
     calls, rounds = (500, 5) if quick else (2_000, 15)
     state, other = np.zeros(8), np.zeros(8)
-    with unspool.Spool(host="64MiB") as spool:
+    with unspool.Spool(host_memory="64MiB") as spool:
         spool.save(-1, state)
         spool.save(-2, u=state, v=state)
         version = 0
@@ -84,7 +84,7 @@ def contiguous(sizes: list[int], rounds: int) -> None:
     for size in sizes:
         state = np.random.default_rng(0).standard_normal(size // 8)
         target = np.empty_like(state)
-        with unspool.Spool(host=4 * size + (1 << 20)) as spool:
+        with unspool.Spool(host_memory=4 * size + (1 << 20)) as spool:
             spool.save(0, state)
             warm_up(spool, state)
 
@@ -143,7 +143,7 @@ def strided(side: int, rounds: int) -> None:
     print(f"\n{'layout':30}{'to dense':>9}{'save':>8}{'from dense':>12}{'restore':>9}  GB/s")
     for name, view in layouts(side).items():
         dense = np.empty(view.shape, view.dtype)
-        with unspool.Spool(host=4 * dense.nbytes + (1 << 20)) as spool:
+        with unspool.Spool(host_memory=4 * dense.nbytes + (1 << 20)) as spool:
             spool.save(0, view)
             warm_up(spool, view)
             actions: dict[str, Action] = {

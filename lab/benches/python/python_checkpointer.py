@@ -84,8 +84,8 @@ class WithCheckpointer:
 
     def __init__(self, device: str, size: int, codec: str | None) -> None:
         room = size + size // 64 + (64 << 20)
-        tiers = {"device": room, "on": "cuda"} if device == "cuda" else {}
-        self.options = {**tiers, "host": room, "codec": codec, "keep": 1}
+        tiers = {"device_memory": room, "device": "cuda"} if device == "cuda" else {}
+        self.options = {**tiers, "host_memory": room, "codec": codec, "keep": 1}
         self.open: unspool.Checkpointer | None = None
 
     def __call__(

@@ -46,7 +46,7 @@ def enqueued_ms(work: Callable[[], None]) -> tuple[float, float]:
 def saves(count: int, donate: bool) -> None:
     """Saves arrays of `count` bytes into a device tier that has room for all."""
     room = (SAVES + 1) * count
-    with unspool.Spool(device=room, host=room, on="cuda") as spool:
+    with unspool.Spool(device_memory=room, host_memory=room, device="cuda") as spool:
         # The tier is there, and the kernels of PyTorch are.
         spool.save(-1, torch.zeros(count, dtype=torch.uint8, device="cuda"))
         torch.cuda.synchronize()
@@ -75,7 +75,9 @@ def saves(count: int, donate: bool) -> None:
 
 def through(count: int) -> None:
     """Gives away more than the device tier holds."""
-    with unspool.Spool(device=4 * count, host=(SAVES + 1) * count, on="cuda") as spool:
+    with unspool.Spool(
+        device_memory=4 * count, host_memory=(SAVES + 1) * count, device="cuda"
+    ) as spool:
         most = 0
         for version in range(SAVES):
             array = torch.full((count,), version, dtype=torch.uint8, device="cuda")
@@ -143,7 +145,7 @@ def offloads(net: Layers) -> None:
 
     print(f"all kept: {timed(contextlib.nullcontext())}")
     for name, device in (("host", None), ("device and host", tier)):
-        with unspool.Spool(device=device, host=2 * net.saved, on="cuda") as spool:
+        with unspool.Spool(device_memory=device, host_memory=2 * net.saved, device="cuda") as spool:
             # Main memory that is not registered yet makes a copy wait.
             spool.prepare()
             keep = unspool.torch.offload(budget=budget, spool=spool)

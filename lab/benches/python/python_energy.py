@@ -166,7 +166,7 @@ class Job:
 
 def counter_of(device: str) -> Callable[[], float]:
     """What the machine has taken so far, by the statistics of a spool."""
-    spool = unspool.Spool(host="1MiB", on=device)
+    spool = unspool.Spool(host_memory="1MiB", device=device)
     which = "gpu" if device == "cuda" else "processors"
 
     def joules() -> float:
@@ -214,7 +214,9 @@ def main() -> None:
     work: Any = OnGpu(size) if given.device == "cuda" else OnCpu(size)
     joules = counter_of(given.device)
     room = size + size // 64 + (64 << 20)
-    tiers = {"device": room, "on": "cuda"} if given.device == "cuda" else {"on": "cpu"}
+    tiers = (
+        {"device_memory": room, "device": "cuda"} if given.device == "cuda" else {"device": "cpu"}
+    )
     idle = Meter(joules)
     with idle.during("app"):
         time.sleep(IDLE)
@@ -234,7 +236,11 @@ def main() -> None:
                 job = Job(
                     work=work,
                     folder=Path(name) / "run",
-                    options={**tiers, "host": room, "codec": None if codec == "none" else codec},
+                    options={
+                        **tiers,
+                        "host_memory": room,
+                        "codec": None if codec == "none" else codec,
+                    },
                     joules=joules,
                     per_step=per_step,
                     steps=given.steps,

@@ -88,10 +88,10 @@ def main() -> None:
         bounds = {key: unspool.Bound(abs=1e-4 * span) for key, span in spans.items()}
         size = sum(array.nbytes for array in states[0].values())
         room = max(64 << 20, 2 * size * options.states)
-        with unspool.Spool(host=room, codec=bounds, on="cpu") as spool:
+        with unspool.Spool(host_memory=room, codec=bounds, device="cpu") as spool:
             plain, first = measure(states, spool)
-        opened = unspool.Spool(host=room, on="cpu")
-        with unspool.IncrementalSpool(opened, bounds, every=options.every) as spool:
+        opened = unspool.Spool(host_memory=room, device="cpu")
+        with unspool.IncrementalSpool(opened, bounds, full=options.every) as spool:
             small, second = measure(states, spool)
         pairs = itertools.chain.from_iterable(zip(first, second, strict=True))
         cells = [f"{size / (1 << 20):.1f}", f"{plain:.1f}", f"{small:.1f}"]

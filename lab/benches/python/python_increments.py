@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import unspool
+from unspool.types import Stop
 
 State = dict[str, np.ndarray]
 
@@ -171,7 +172,13 @@ class Writer:
 
     def __init__(self, folder: Path, options: dict[str, object]) -> None:
         self.checkpoints = unspool.Checkpointer(
-            folder, every=None, signals=(), on="cpu", host="800MiB", keep=2, **options
+            folder,
+            every=None,
+            stop=Stop(signals=()),
+            device="cpu",
+            host_memory="800MiB",
+            keep=2,
+            **options,
         )
         self.data = folder / "rank-0000-of-0001" / "data"
         self.seen: set[str] = set()
@@ -195,7 +202,7 @@ class Writer:
 def zstd_bytes(state: State, folder: Path) -> int:
     """The bytes of a frame that zstd packs."""
     disk = unspool.Disk(folder, durable=True, compress="zstd")
-    with unspool.Spool(on="cpu", disk=disk) as spool:
+    with unspool.Spool(device="cpu", disk=disk) as spool:
         spool.save(0, **state)
         spool.flush()
         return max(path.stat().st_size for path in folder.glob("frame-*"))

@@ -80,14 +80,14 @@ def table(kibibytes: int, steps: int, rounds: int, place: str) -> None:
     u, xs = jnp.ones(kibibytes * 256), jnp.ones(steps)
     tier = "device" if place == "cuda" else "host"
     room = f"{(kibibytes + 4) * (steps + 8) * 2}KiB"
-    with unspool.Spool(**{tier: room}, on=place) as spool:
+    with unspool.Spool(**{tier: room}, device=place) as spool:
         ways = {
             "jax.lax.scan": gradient(jax.lax.scan),
             "jax.checkpoint on the step": gradient(checkpointed),
             "unspool.jax.scan": gradient(partial(unspool.jax.scan, spool=spool)),
             "  each state alone": gradient(partial(alone, spool=spool)),
-            "unspool.jax.scan, every=10": gradient(
-                partial(unspool.jax.scan, spool=spool, every=10)
+            "unspool.jax.scan, segment=10": gradient(
+                partial(unspool.jax.scan, spool=spool, segment=10)
             ),
         }
         best = dict.fromkeys(ways, (float("inf"), float("inf")))

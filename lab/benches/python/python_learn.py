@@ -52,7 +52,7 @@ def measure(hints: str, orders: list[list[int]], options: argparse.Namespace) ->
     host = int(options.count * items * 8 * SHARE)
     with (
         tempfile.TemporaryDirectory(dir=options.folder) as folder,
-        unspool.Spool(host=host, disk=folder, on="cpu", learn=hints == "learn") as spool,
+        unspool.Spool(host_memory=host, disk=folder, device="cpu", learn=hints == "learn") as spool,
     ):
         return [iterate(spool, arrays, each, hints == "expect", options.pause) for each in orders]
 

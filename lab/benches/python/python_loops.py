@@ -9,8 +9,8 @@ the package and that framework installed:
 
     python lab/benches/python/python_loops.py torch [--json loops-torch.json]
     python lab/benches/python/python_loops.py jax [--json loops-jax.json]
-    python lab/benches/python/python_loops.py torch --points 24 --steps 60 --device 1MiB \
-        --host 64MiB
+    python lab/benches/python/python_loops.py torch --points 24 --steps 60 --device-memory 1MiB \
+        --host-memory 64MiB
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Torch:
         found: dict[tuple[str, str], Any] = {("all kept", ""): self.kept}
         for every in SEGMENTS:
             found["checkpoint", f"every={every}"] = partial(self.checkpointed, every)
-            options = {"length": self.steps, "every": every, "spool": self.spool}
+            options = {"length": self.steps, "segment": every, "spool": self.spool}
             found["scan", f"every={every}"] = partial(scan, **options)
         options = {"length": self.steps, "params": [self.speed], "spool": self.spool}
         found["adjoint", ""] = partial(adjoint, **options)
@@ -168,7 +168,7 @@ class Jax:
         found: dict[tuple[str, str], Any] = {("all kept", ""): self.kept}
         for every in SEGMENTS:
             found["checkpoint", f"every={every}"] = partial(self.checkpointed, every)
-            options = {"length": self.steps, "every": every, "spool": self.spool}
+            options = {"length": self.steps, "segment": every, "spool": self.spool}
             found["scan", f"every={every}"] = partial(self.loops.scan, **options)
         return found
 
@@ -283,15 +283,15 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=192, help="along each axis")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=2, help="that are timed, of each way")
-    parser.add_argument("--device", default="2GiB", help="of the spool, on a GPU")
-    parser.add_argument("--host", default="60GiB", help="of the spool")
+    parser.add_argument("--device-memory", default="2GiB", help="of the spool, on a GPU")
+    parser.add_argument("--host-memory", default="60GiB", help="of the spool")
     parser.add_argument("--only", help="names of ways, with commas between")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     given = parser.parse_args()
     try:
-        spool = unspool.Spool(device=given.device, host=given.host, on="cuda")
+        spool = unspool.Spool(device_memory=given.device, host_memory=given.host, device="cuda")
     except unspool.Error:
-        spool = unspool.Spool(host=given.host, on="cpu")
+        spool = unspool.Spool(host_memory=given.host, device="cpu")
     with spool:
         framework = {"torch": Torch, "jax": Jax}[given.framework](given.points, given.steps, spool)
         state = 2 * 4 * given.points**3 / 2**20

@@ -121,7 +121,7 @@ def report(
     host = planes * SIDE * SIDE * 4 * share // 100 + (3 * tile if share == 100 else 0)
     shape = (planes, SIDE, SIDE)
     with unspool.tiled(
-        shape, "f4", tile=ROWS, host=host, disk=folder, codec=codec, on="cpu"
+        shape, "f4", tile=ROWS, host_memory=host, disk=folder, codec=codec, device="cpu"
     ) as field:
         for index, a in field.sweep("w"):
             a[...] = wave(field.slices(index)[0].start, len(a), planes)

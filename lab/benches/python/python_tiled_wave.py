@@ -1,22 +1,24 @@
 """A 3-D acoustic wave whose state is larger than a card: what a step takes, by several ways.
 
-    python lab/benches/python/python_tiled_wave.py [--gb 100] [--device 60] [--host 60] [--deep 8]
-    python lab/benches/python/python_tiled_wave.py --on cpu --gb 0.06 --device 0.03 --side 96
+    python lab/benches/python/python_tiled_wave.py [--gb 100] [--device-memory 60] [--deep 8]
+    python lab/benches/python/python_tiled_wave.py --device cpu --gb 0.06 --device-memory 0.03
 
 Two fields in float32, second order in time and space, speeds in layers. They are swept tile by tile
 with `--deep` planes of the neighbours, so that each visit takes as many steps; a sweep is a lap.
 
 - `plain`: two arrays of NumPy or CuPy, one step over all at a time; only where they fit.
-- `raw`, `lossless`, `bound`: two arrays of `unspool.tiled`, with `--device` GB of the card and
-  `--host` GB of main memory for both. On a processor `--device` is main memory, the rest a disk.
-- `copies`: the same visits by hand. As many tiles as `--device` holds stay on the card, spread over
-  the lap; the others lie in pinned memory and are copied by two streams, ahead and behind.
+- `raw`, `lossless`, `bound`: two arrays of `unspool.tiled`, with `--device-memory` GB of the card
+  and `--host-memory` GB of main memory for both. On a processor `--device-memory` is main memory,
+  the rest a disk.
+- `copies`: the same visits by hand. As many tiles as `--device-memory` holds stay on the card,
+  spread over the lap; the others lie in pinned memory and are copied by two streams, ahead and
+  behind.
 - `managed`: unified memory, at most 1.2 times what the card has free, one step over all at a time.
 
 The bound of a lap is the larger one of its visits with all tiles encoded and decoded once, as
-measured on one tile that stays, and of moving what does not fit into `--device`, encoded, at the
-measured rate of the link with both directions busy. All but `bound` and `managed` must come to the
-same bytes.
+measured on one tile that stays, and of moving what does not fit into `--device-memory`, encoded, at
+the measured rate of the link with both directions busy. All but `bound` and `managed` must come to
+the same bytes.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ class Problem:
     """Sizes, the initial wave and the visits of tiles."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.machine = Machine(options.on)
+        self.machine = Machine(options.device)
         self.rows, self.side, self.deep = options.rows, options.side, options.deep
         plane = self.side**2 * 4
         self.tiles = max(3, round(options.gb * 1e9 / (2 * plane * self.rows)))
@@ -144,11 +146,18 @@ class Tiled:
         self, problem: Problem, codec: Any, options: argparse.Namespace, disk: str
     ) -> None:
         self._problem = problem
-        half = {name: int(getattr(options, name) * 1e9) // 2 for name in ("device", "host")}
-        tiers = half if problem.machine.on_gpu else {"host": half["device"], "disk": disk}
+        names = ("device_memory", "host_memory")
+        half = {name: int(getattr(options, name) * 1e9) // 2 for name in names}
+        on_a_processor = {"host_memory": half["device_memory"], "disk": disk}
+        tiers = half if problem.machine.on_gpu else on_a_processor
         self.fields = [
             unspool.tiled(
-                problem.shape, "float32", tile=problem.rows, codec=codec, on=options.on, **tiers
+                problem.shape,
+                "float32",
+                tile=problem.rows,
+                codec=codec,
+                device=options.device,
+                **tiers,
             )
             for _ in range(2)
         ]
@@ -319,8 +328,8 @@ def coding_seconds(problem: Problem, codec: Any) -> float:
     """The time of encoding and decoding all tiles once, one after the other where nothing moves."""
     machine, tile = problem.machine, problem.initial(0, 0.0)
     room, on = 4 * tile.nbytes, "cuda" if machine.on_gpu else "cpu"
-    tiers = {"device": room} if machine.on_gpu else {"host": room}
-    with unspool.Spool(**tiers, codec=codec, on=on) as spool:
+    tiers = {"device_memory": room} if machine.on_gpu else {"host_memory": room}
+    with unspool.Spool(**tiers, codec=codec, device=on) as spool:
 
         def again() -> None:
             for _ in range(8):
@@ -354,7 +363,7 @@ def run_tiled(way: str, problem: Problem, options: argparse.Namespace, limits: A
             figures = (wave.figures() - before) / options.laps
             stored, (visits, rate) = wave.stored(), limits
             coding = coding_seconds(problem, CODECS[way])
-            over = max(0.0, stored - options.device * 1e9)
+            over = max(0.0, stored - options.device_memory * 1e9)
             bound = np.nanmax([visits + coding, over / rate])
             report(way, problem.bytes, laps, problem.deep, bound)
             waits, moved = figures[:2], figures[2:] / 1e9
@@ -370,7 +379,7 @@ def run_tiled(way: str, problem: Problem, options: argparse.Namespace, limits: A
 
 
 def run_copies(problem: Problem, options: argparse.Namespace, limits: Any) -> Any:
-    wave = Copies(problem, options.device * 1e9)
+    wave = Copies(problem, options.device_memory * 1e9)
     laps = timed(wave.lap, problem.machine, options.laps + 1)[1:]
     report("copies", problem.bytes, laps, problem.deep, max(limits[0], wave.moved / limits[1]))
     return wave.sample()
@@ -379,14 +388,14 @@ def run_copies(problem: Problem, options: argparse.Namespace, limits: Any) -> An
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gb", type=float, default=100, help="GB of the state")
-    parser.add_argument("--device", type=float, default=60, help="GB of the card for tiles")
+    parser.add_argument("--device-memory", type=float, default=60, help="GB of the card for tiles")
     parser.add_argument("--fits", type=float, default=60, help="GB that plain arrays may take")
-    parser.add_argument("--host", type=float, default=60, help="GB of main memory for tiles")
+    parser.add_argument("--host-memory", type=float, default=60, help="GB of main memory for tiles")
     parser.add_argument("--side", type=int, default=1024, help="points along the other two axes")
     parser.add_argument("--rows", type=int, default=16, help="planes of a tile")
     parser.add_argument("--deep", type=int, default=8, help="steps in a visit, at most --rows")
     parser.add_argument("--laps", type=int, default=3, help="laps that count, after a first one")
-    parser.add_argument("--on", default="cuda", help='"cuda" or "cpu"')
+    parser.add_argument("--device", default="cuda", help='"cuda" or "cpu"')
     parser.add_argument("--only", nargs="+", choices=WAYS, default=WAYS)
     options = parser.parse_args()
     problem = Problem(options)

@@ -60,7 +60,7 @@ class DriverCuda:
 
     @property
     def spool_options(self):
-        return {"on": f"cuda:{self.ordinal}"}
+        return {"device": f"cuda:{self.ordinal}"}
 
     @property
     def leaked(self):

@@ -42,7 +42,7 @@ class FakeCuda:
 
     name = "a device in plain memory"
     #: A spool of the CPU: there is no device that it could use.
-    spool_options = {"on": "cpu"}  # noqa: RUF012
+    spool_options = {"device": "cpu"}  # noqa: RUF012
 
     def __init__(self, ordinal=0):
         self.ordinal, self._lock = ordinal, threading.Lock()

@@ -112,7 +112,10 @@ def test_the_file_and_the_plot_have_the_frequencies(small, tmp_path, monkeypatch
 @compiled
 def test_wavefields_are_those_of_one_shot_in_every_run(small):
     forward = Forward(small, 4.0)
-    with Spool(host="16MiB", on="cpu") as one, Spool(host="16MiB", on="cpu") as again:
+    with (
+        Spool(host_memory="16MiB", device="cpu") as one,
+        Spool(host_memory="16MiB", device="cpu") as again,
+    ):
         assert forward.once(one) > 0 and forward.once(again) > 0
         fields = [one.load(version) for version in range(COUNT)]
         assert one.versions() == again.versions() == list(range(COUNT))

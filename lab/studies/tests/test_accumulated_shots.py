@@ -187,7 +187,7 @@ def test_every_shot_has_its_own_source(small):
     forward = Forward(small, 4.0, shots=3)
     fields = []
     for shot in (0, 1, 2, 1):
-        with Spool(host="16MiB", on="cpu") as spool:
+        with Spool(host_memory="16MiB", device="cpu") as spool:
             forward.once(spool, shot)
             fields.append(spool.load(COUNT - 1).tobytes())
     assert len(set(fields)) == 3 and fields[1] == fields[3]
@@ -267,7 +267,7 @@ def test_shots_on_a_driver_hold_and_encode_together_as_planned(driver, kernels, 
     found = Ensemble(DriverCuda(), asked, forward, "lossless").measured()
     counts = found.plan.best.counts
     assert counts["hold"] > 0 and counts["together"] > 0, counts
-    assert found.recorded.on == "cuda:0"
+    assert found.recorded.device == "cuda:0"
     for shot in found.shots[FOLLOWING]:
         assert shot.kept == counts["raw"] and shot.dropped == ""
         assert shot.launches == counts["alone"] + counts["together"]

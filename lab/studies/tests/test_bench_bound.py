@@ -179,11 +179,11 @@ def test_the_real_core_is_never_faster(data):
         pair[0],
         reverse_seconds=pair[1],
         reverse_bytes=part,
-        device=draw(st.integers(1, 6)) * 4 * MB,
-        host=draw(st.integers(1, 6)) * 4 * MB,
+        device_memory=draw(st.integers(1, 6)) * 4 * MB,
+        host_memory=draw(st.integers(1, 6)) * 4 * MB,
         disk=1 << 40,
         links=found,
-        on="cuda:0",
+        device="cuda:0",
     )
     least = least_of(candidate, found, pair, (4 * MB, part))
     # The core counts in nanoseconds.
@@ -196,7 +196,14 @@ def test_a_schedule_that_does_not_know_its_steps_has_a_bound():
     found = advice.Links("cuda:0", ("device", "host"), rate, rate, (link,))
     schedule = schedules.OnlineRevolve(4)
     candidate = advice.predict(
-        schedule, MB, 1e-3, steps=20, device=2 * MB, host=8 * MB, links=found, on="cuda:0"
+        schedule,
+        MB,
+        1e-3,
+        steps=20,
+        device_memory=2 * MB,
+        host_memory=8 * MB,
+        links=found,
+        device="cuda:0",
     )
     least = least_of(candidate, found, (1e-3, 1e-3), (MB, MB), 20)
     assert 20e-3 < least <= candidate.seconds * (1 + 1e-6)

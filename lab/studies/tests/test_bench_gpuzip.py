@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from unspool import NvComp, schedules
+from unspool import schedules
+from unspool.codecs import NvComp
 from unspool_studies.bench import command, gpuzip, report
 from unspool_studies.bench import schedules as by_schedule
 from unspool_studies.bench.plain_adjoint import DeviceStore, Nowhere, PinnedStore, follow

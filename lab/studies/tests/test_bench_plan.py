@@ -55,7 +55,12 @@ def test_schedules_can_be_chosen_and_long_ones_left_out(
 def test_what_is_computed_again_is_what_was_predicted() -> None:
     application = Application(32)
     found = unspool.plan(
-        12, application.state_bytes, 1e-4, host=5 * application.state_bytes, links=LINKS, on="cpu"
+        12,
+        application.state_bytes,
+        1e-4,
+        host_memory=5 * application.state_bytes,
+        links=LINKS,
+        device="cpu",
     )
     for candidate in found.candidates:
         outcome = run_candidate(application, candidate)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from unspool import Bound, NvComp, Zfp, codecs
+from unspool import Bound, codecs
 from unspool.accumulate import NVCOMP, TWINE, CodecCost
 from unspool.cli import main as unspool_main
+from unspool.codecs import NvComp, Zfp
 from unspool.errors import Error
 from unspool_studies import cli
 from unspool_studies.bench.measure import Sample
@@ -152,7 +153,7 @@ class _Bytes(CaiArray):
 class _OnDriver(FakeCuda):
     """Arrays and spools on the driver in plain memory."""
 
-    spool_options = {"on": "cuda"}  # noqa: RUF012
+    spool_options = {"device": "cuda"}  # noqa: RUF012
 
     def __init__(self, driver: Driver) -> None:
         super().__init__()

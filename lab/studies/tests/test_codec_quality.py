@@ -144,7 +144,7 @@ def test_similarity_does_not_depend_on_the_unit() -> None:
         assert scaled == pytest.approx(found, rel=1e-9)
 
 
-@pytest.mark.parametrize("bound", [1e-3, "lossless", unspool.Zfp(rate=8)])
+@pytest.mark.parametrize("bound", [1e-3, "lossless", unspool.codecs.Zfp(rate=8)])
 def test_a_bound_that_is_none_is_refused(bound: object) -> None:
     left, right = pair()
     with pytest.raises(unspool.errors.OptionError, match="is none"):

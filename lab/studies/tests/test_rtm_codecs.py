@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool import Bound, NvComp, Zfp
+from unspool import Bound
+from unspool.codecs import NvComp, Zfp
 from unspool_studies import cli
 
 pytest.importorskip("scipy")
@@ -28,7 +29,7 @@ from unspool_studies.rtm.generated import generated_model
 from unspool_studies.rtm.quality import image_quality
 
 SMALL = ["--shape", "101x61", "--spacing", "15", "--shots", "2", "--steps", "360", "--every", "2"]
-SMALL += ["--device", "2MiB", "--host", "16MiB", "--layer", "20"]
+SMALL += ["--device-memory", "2MiB", "--host-memory", "16MiB", "--layer", "20"]
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ def test_fields_for_measurements_are_silent_ahead_of_their_front_and_full_at_las
     assert all(one.dtype == np.float32 and np.isfinite(one).all() for one in fields)
     ratios = []
     for one in (fields[0], fields[-1]):
-        with unspool.Spool(host="16MiB", codec="lossless", on="cpu") as spool:
+        with unspool.Spool(host_memory="16MiB", codec="lossless", device="cpu") as spool:
             spool.save(0, one)
             ratios.append(spool.achieved(0)["0"].ratio)
     assert ratios[0] > 2.5 and 1.0 < ratios[1] < 2.5

@@ -24,7 +24,7 @@ from unspool_studies.rtm import history, job
 
 MARMOUSI = Path(__file__).parents[4] / "shared" / "data" / "marmousi_vp_x1601_z401.f32"
 SMALL = ["--shape", "101x61", "--spacing", "15", "--shots", "2", "--steps", "360", "--every", "1"]
-SMALL += ["--device", "1MiB", "--host", "2MiB", "--layer", "20"]
+SMALL += ["--device-memory", "1MiB", "--host-memory", "2MiB", "--layer", "20"]
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_trace_has_the_calls_the_computing_and_the_stalls(rtm, tmp_path):
         (["--spacing", "wide"], "not a length"),
         (["--shots", "0"], "number of shots"),
         (["--every", "-1"], "history interval"),
-        (["--device", "much"], "device"),
+        (["--device-memory", "much"], "device"),
         (["--disk-dir", "/nowhere/at/all"], "not a directory"),
         (["--time", "1"], "not allowed with"),
         (["--layer", "-3"], "cannot be negative"),
@@ -173,7 +173,18 @@ def test_dispersion_is_warned_of(rtm, capsys):
 @pytest.mark.skipif(not MARMOUSI.exists(), reason="the Marmousi model is not here")
 def test_the_marmousi_model_is_migrated_and_checked(rtm, tmp_path):
     marmousi = ["--model", MARMOUSI, "--shape", "1601x401", "--spacing", "7.5"]
-    few = ["--shots", "1", "--steps", "300", "--every", "4", "--device", "8MiB", "--host", "32MiB"]
+    few = [
+        "--shots",
+        "1",
+        "--steps",
+        "300",
+        "--every",
+        "4",
+        "--device-memory",
+        "8MiB",
+        "--host-memory",
+        "32MiB",
+    ]
     assert rtm(*marmousi, *few, "--check", "--quiet") == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["check"]["identical"] is True

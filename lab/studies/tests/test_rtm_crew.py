@@ -35,7 +35,7 @@ from unspool_studies.rtm.survey import plan
 from helpers import children
 
 SMALL = ["--shape", "71x41", "--spacing", "15", "--shots", "3", "--steps", "220", "--every", "2"]
-SMALL += ["--device", "1MiB", "--host", "1MiB", "--layer", "12"]
+SMALL += ["--device-memory", "1MiB", "--host-memory", "1MiB", "--layer", "12"]
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ import kernel_shim
 pytestmark = pytest.mark.skipif(kernel_shim.COMPILER is None, reason="there is no C++ compiler")
 
 SMALL = ["--shape", "61x41", "--spacing", "15", "--shots", "1", "--steps", "250", "--every", "1"]
-SMALL += ["--device", "1MiB", "--host", "2MiB", "--layer", "12", "--gpu"]
+SMALL += ["--device-memory", "1MiB", "--host-memory", "2MiB", "--layer", "12", "--gpu"]
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ SPACE = [
     "--every",
     "12",
 ]
-SMALL = ["--device", "1MiB", "--host", "2MiB", "--layer", "12"]
+SMALL = ["--device-memory", "1MiB", "--host-memory", "2MiB", "--layer", "12"]
 
 
 @pytest.fixture(scope="module")

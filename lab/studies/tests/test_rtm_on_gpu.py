@@ -58,7 +58,7 @@ def test_the_image_in_two_dimensions_is_that_of_the_cpu(device, tmp_path):
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_job_is_checked_bit_for_bit(device, tmp_path, options, processes):
     options = ["--gpu", "--check", *options, "--layer", "12", "--jobs", processes]
-    options += ["--device", "2MiB", "--host", "8MiB", "--quiet"]
+    options += ["--device-memory", "2MiB", "--host-memory", "8MiB", "--quiet"]
     places = ["--out", str(tmp_path / "out"), "--disk-dir", str(tmp_path)]
     assert cli.rtm([*options, *places]) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -74,7 +74,7 @@ def test_a_job_is_checked_bit_for_bit(device, tmp_path, options, processes):
 @pytest.mark.parametrize("name", ["revolve", "online", "uniform", "zcut", "levels", "auto"])
 def test_a_job_by_a_schedule_is_checked_bit_for_bit(device, tmp_path, options, name):
     options = ["--gpu", "--check", *options, "--layer", "12", "--schedule", name, "--predict"]
-    options += ["--device", "2MiB", "--host", "8MiB", "--quiet"]
+    options += ["--device-memory", "2MiB", "--host-memory", "8MiB", "--quiet"]
     places = ["--out", str(tmp_path / "out"), "--disk-dir", str(tmp_path)]
     assert cli.rtm([*options, *places]) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())

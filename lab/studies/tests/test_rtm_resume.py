@@ -40,7 +40,7 @@ FORK = multiprocessing.get_context("fork")
 KILLS = int(os.environ.get("UNSPOOL_TEST_KILLS", "12"))
 
 SMALL = ["--shape", "71x41", "--spacing", "15", "--shots", "3", "--steps", "220", "--every", "2"]
-SMALL += ["--device", "1MiB", "--host", "1MiB", "--layer", "12", "--quiet"]
+SMALL += ["--device-memory", "1MiB", "--host-memory", "1MiB", "--layer", "12", "--quiet"]
 
 
 @pytest.fixture

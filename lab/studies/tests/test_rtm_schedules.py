@@ -27,7 +27,7 @@ from unspool_studies.rtm.schedule import Choice, kept_by
 from unspool_studies.rtm.survey import plan
 
 SMALL = ["--shape", "81x51", "--spacing", "15", "--shots", "2", "--steps", "203", "--every", "4"]
-SMALL += ["--device", "256KiB", "--host", "512KiB", "--layer", "12"]
+SMALL += ["--device-memory", "256KiB", "--host-memory", "512KiB", "--layer", "12"]
 #: Groups of steps of `SMALL`, and bytes of one wavefield.
 GROUPS, FIELD = 51, 4 * (81 + 32) * (51 + 32)
 
@@ -269,7 +269,7 @@ def test_copies_made_before_the_number_of_steps_is_known_count_as_whole(slots, s
         return schedules.Stop(steps) if end >= steps else None
 
     levels = np.zeros(4), np.zeros(4)
-    with unspool.Spool(host="64KiB") as spool:
+    with unspool.Spool(host_memory="64KiB") as spool:
         unspool.adjoint(
             schedule,
             Watched(spool),

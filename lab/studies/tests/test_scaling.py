@@ -37,7 +37,9 @@ def test_one_gpu_takes_what_the_forecast_of_its_schedule_says(steps):
     links = Links("cuda:0", ("device", "host", "disk"), within, within, between)
     tiers = {"device": one.device, "host": one.host, "disk": 1 << 50}
     # A schedule saves one state less than it has steps.
-    found = advice.predict(StoreAll(33), one.checkpoint, steps, links=links, on="cuda:0", **tiers)
+    found = advice.predict(
+        StoreAll(33), one.checkpoint, steps, links=links, device="cuda:0", **tiers
+    )
     assert simulated(one).seconds == pytest.approx(found.seconds, rel=0.03)
 
 

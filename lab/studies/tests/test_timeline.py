@@ -106,7 +106,9 @@ def test_a_missing_file_is_refused_with_its_name(tmp_path):
 def test_what_a_spool_writes_is_read(tmp_path):
     field = np.arange(1 << 16, dtype=np.float32)
     path = tmp_path / "trace.json"
-    with unspool.Spool(device="512KiB", host="1MiB", disk=tmp_path, trace=True) as spool:
+    with unspool.Spool(
+        device_memory="512KiB", host_memory="1MiB", disk=tmp_path, debug=unspool.Debug(trace=True)
+    ) as spool:
         for version in range(20):
             spool.save(version, field)
         spool.flush()

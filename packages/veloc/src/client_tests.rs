@@ -51,7 +51,7 @@ impl Bench {
 }
 
 /// Ten versions fit into main memory, and forty are on the disk.
-const FORTY: &str = "host = 1MiB\npersistent_interval = -1";
+const FORTY: &str = "host_memory = 1MiB\npersistent_interval = -1";
 
 #[test]
 fn what_was_announced_is_brought_back_once_that_is_started() {
@@ -73,7 +73,7 @@ fn what_was_announced_is_brought_back_once_that_is_started() {
 #[test]
 fn copies_to_persistent_take_no_announcement_away() {
     let mut bench = Bench::new();
-    let mut client = bench.client("host = 1MiB");
+    let mut client = bench.client("host_memory = 1MiB");
     (0..20).rev().for_each(|version| client.prefetch_enqueue("h", version).unwrap());
     (0..20).for_each(|version| bench.save(&mut client, version));
     client.checkpoint_wait().unwrap();
@@ -88,7 +88,7 @@ fn copies_to_persistent_take_no_announcement_away() {
 #[test]
 fn a_restart_that_is_looked_at_twice_is_one_restore() {
     let mut bench = Bench::new();
-    let mut client = bench.client("host = 1MiB");
+    let mut client = bench.client("host_memory = 1MiB");
     bench.save(&mut client, 5);
     client.prefetch_enqueue("h", 5).unwrap();
     client.prefetch_enqueue("h", 5).unwrap();
@@ -148,7 +148,7 @@ fn what_was_saved_last_stays_also_when_its_version_is_lower() {
 #[test]
 fn a_version_that_is_saved_once_more_replaces_the_first_one_when_all_have_it() {
     let mut bench = Bench::new();
-    let mut client = bench.client("host = 1MiB");
+    let mut client = bench.client("host_memory = 1MiB");
     for byte in [1, 2, 3] {
         bench.values.fill(byte);
         // SAFETY: the region is there, and nobody else uses it.
@@ -159,7 +159,7 @@ fn a_version_that_is_saved_once_more_replaces_the_first_one_when_all_have_it() {
     client.finalize().unwrap();
     drop(client);
     fs::remove_dir_all(bench.folder.path().join("scratch")).unwrap();
-    let mut client = bench.client("host = 1MiB");
+    let mut client = bench.client("host_memory = 1MiB");
     assert_eq!(client.restart_test("h", 0), Ok(Some(4)));
     bench.load(&mut client, 4);
     assert!(bench.values.iter().all(|byte| *byte == 3));

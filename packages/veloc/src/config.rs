@@ -118,8 +118,8 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<Config, String> {
         persist: entries.value("persistent_interval", "600", persist)?.unwrap_or(Persist::All),
         chksum: entries.value("chksum", "true", truth)?.unwrap_or(true),
         log_prefix: entries.value("log_prefix", "/tmp/veloc", |text| Ok(PathBuf::from(text)))?,
-        device: entries.value("device", "4GiB", tier)?.unwrap_or(Tier::None),
-        host: entries.value("host", "16GiB", tier)?.unwrap_or(Tier::Auto),
+        device: entries.value("device_memory", "4GiB", tier)?.unwrap_or(Tier::None),
+        host: entries.value("host_memory", "16GiB", tier)?.unwrap_or(Tier::Auto),
         timeout: entries.value("timeout", "300", time)?.unwrap_or(Duration::from_secs(300)),
         notes: entries.notes(),
     })
@@ -322,7 +322,7 @@ mod tests {
             ("max_versions = two", "max_versions = 2"),
             ("persistent_interval = soon", "persistent_interval = 600"),
             ("chksum = maybe", "chksum = true"),
-            ("device = 4G", "device = 4GiB"),
+            ("device_memory = 4G", "device_memory = 4GiB"),
             ("timeout = 0", "timeout = 300"),
         ] {
             let told = parsed(line).unwrap_err();
@@ -346,7 +346,7 @@ mod tests {
 
         #[test]
         fn any_value_is_an_answer(value in "\\PC{0,40}") {
-            for key in ["max_versions", "persistent_interval", "chksum", "device", "timeout"] {
+            for key in ["max_versions", "persistent_interval", "chksum", "device_memory", "timeout"] {
                 let _ = parsed(&format!("{key} = {value}\n"));
             }
         }

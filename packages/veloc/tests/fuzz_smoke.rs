@@ -5,7 +5,7 @@ mod body;
 
 const WHOLE: &str = "# a job\nscratch = /local/scratch\npersistent = s3://bucket/jobs\n\
                      mode = async\nmax_versions = 3\nscratch_versions = 2\nchksum = 1\n\
-                     persistent_interval = 600\ndevice = 4GiB ; of 80\nhost = auto\n\
+                     persistent_interval = 600\ndevice_memory = 4GiB ; of 80\nhost_memory = auto\n\
                      timeout = 1h30min\nec_interval = 0\n";
 
 #[test]

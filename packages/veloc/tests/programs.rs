@@ -61,7 +61,7 @@ impl Bench {
         let path = self.path("veloc.cfg");
         let (scratch, persistent) = (self.path("scratch"), self.path("persistent"));
         let text = format!(
-            "scratch = {}\npersistent = {}\nhost = 64MiB\n{more}\n",
+            "scratch = {}\npersistent = {}\nhost_memory = 64MiB\n{more}\n",
             scratch.display(),
             persistent.display()
         );
@@ -232,7 +232,7 @@ fn a_wrong_configuration_is_told_with_file_line_and_example() {
             "veloc.cfg:4: `mode = soon`: write sync or async; an example: `mode = async`.",
         ),
         ("mode = sync\nmax_versions = many", "veloc.cfg:5: `max_versions = many`: "),
-        ("mode = sync\ndevice = lots", "veloc.cfg:5: `device = lots`: "),
+        ("mode = sync\ndevice_memory = lots", "veloc.cfg:5: `device_memory = lots`: "),
     ] {
         let mut command = bench.command(&[]);
         let output = command.arg(bench.config(more)).arg("1").output().unwrap();
@@ -356,7 +356,7 @@ fn persistent_may_be_an_object_store() {
     let config = bench.path("veloc.cfg");
     let scratch = bench.path("scratch");
     let text = format!(
-        "scratch = {}\npersistent = s3://bucket/jobs\nmode = sync\nhost = 16MiB\n\
+        "scratch = {}\npersistent = s3://bucket/jobs\nmode = sync\nhost_memory = 16MiB\n\
          max_versions = 2\n",
         scratch.display()
     );
@@ -431,7 +431,7 @@ fn velocs_python_package_finds_what_it_calls() {
 
 #[test]
 fn a_history_on_a_gpu_comes_back_in_the_order_that_was_said() {
-    for tiers in ["device = 4MiB", "device = 4MiB\npersistent_interval = -1", ""] {
+    for tiers in ["device_memory = 4MiB", "device_memory = 4MiB\npersistent_interval = -1", ""] {
         let bench = Bench::new("cc", &[], "../../examples/veloc/score.c");
         let mut command = bench.command(&[]);
         command.arg(bench.config(&format!("mode = async\n{tiers}")));

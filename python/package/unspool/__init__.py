@@ -7,11 +7,11 @@ tiers (memory, then disk) and come back before they are asked for.
     import unspool
 
     u = np.zeros((1601, 401), np.float32)
-    with unspool.Spool(host="4GiB", disk="/scratch") as spool:
+    with unspool.Spool(host_memory="4GiB", disk="/scratch") as spool:
         for step in range(1000):
             advance(u)
             spool.save(step, u)
-        spool.expect(reversed(range(1000)))
+        spool.expect(reversed(range(1000)), once=True)
         for step in reversed(range(1000)):
             spool.restore(step, u)
             adjoint(u)
@@ -23,8 +23,10 @@ has DLPack, the buffer protocol or the CUDA array interface. All errors are `uns
 """
 
 import atexit as _atexit
+import importlib as _importlib
+from typing import Any as _Any
 
-from . import accumulate, advice, codecs, errors, schedules, stats, types
+from . import advice, codecs, errors, schedules
 from ._adjoint import adjoint
 from ._doctor import doctor
 from ._increments import IncrementalSpool
@@ -35,7 +37,7 @@ from ._types import Debug, Disk
 from ._unspool import Spool, __version__, trim
 from ._unspool import close_all as _close_all
 from .advice import advise, plan
-from .codecs import Bound, NvComp, Zfp
+from .codecs import Bound
 from .errors import Error
 
 __all__ = [
@@ -45,11 +47,8 @@ __all__ = [
     "Disk",
     "Error",
     "IncrementalSpool",
-    "NvComp",
     "Spool",
-    "Zfp",
     "__version__",
-    "accumulate",
     "adjoint",
     "advice",
     "advise",
@@ -59,11 +58,23 @@ __all__ = [
     "paged",
     "plan",
     "schedules",
-    "stats",
     "tiled",
     "trim",
-    "types",
 ]
+
+#: Modules that are loaded when they are first named: `unspool.torch` needs PyTorch, and so on.
+_LATER = frozenset({"accumulate", "interop", "jax", "stats", "torch", "types"})
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LATER:
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
 
 # Spools that nobody closed are closed while the interpreter still works: their workers end and
 # their directories are removed.

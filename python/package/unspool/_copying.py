@@ -217,7 +217,7 @@ def _opened(directory: Path) -> Iterator[Spool]:
     """A durable directory to write to, of which what is damaged stays as it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        spool = Spool(on="cpu", disk=Disk(directory, durable=True))
+        spool = Spool(device="cpu", disk=Disk(directory, durable=True))
     with spool:
         yield spool
 

@@ -208,7 +208,7 @@ def _clean(options: argparse.Namespace) -> int:
     if holds_history(options.directory):
         # Opening it for writing removes what an earlier run left unfinished.
         disk = Disk(options.directory, durable=True)
-        with _quiet(), Spool(on="cpu", disk=disk) as spool:
+        with _quiet(), Spool(device="cpu", disk=disk) as spool:
             gone += _chosen(spool, options.discard) if options.discard else []
             gone += spool.lost() if options.lost else []
             for version in gone:
@@ -216,7 +216,7 @@ def _clean(options: argparse.Namespace) -> int:
     elif options.discard or options.lost:
         raise OptionError(_no_history(options.directory))
     # Opening a place for what does not outlive its process removes what dead processes had there.
-    Spool(on="cpu", disk=Disk(options.directory)).close()
+    Spool(device="cpu", disk=Disk(options.directory)).close()
     left = _files(options.directory)
     removed = [path for path in before if path not in left]
     freed = sum(before[path] for path in removed)

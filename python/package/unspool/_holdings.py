@@ -73,6 +73,6 @@ def reading(directory: Path) -> Iterator[Spool]:
     """A history for reading. What is lost in it is not warned of: the commands say it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        spool = Spool(on="cpu", disk=Disk(directory, mode="r"))
+        spool = Spool(device="cpu", disk=Disk(directory, mode="r"))
     with spool:
         yield spool

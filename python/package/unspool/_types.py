@@ -59,6 +59,7 @@ class Debug:
         policy: how room is made in memory: `"score"`, `"lru"`, `"fifo"`, or `"belady"`, which is
             best where all restores are expected before the first one. The last three are meant for
             comparisons.
+        trace: keep what happened when, for `Spool.write_trace`.
     """
 
     check_order: bool = False
@@ -66,6 +67,7 @@ class Debug:
     check_codec: bool = False
     record: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None
     policy: Literal["score", "lru", "fifo", "belady"] = "score"
+    trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

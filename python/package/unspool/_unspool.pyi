@@ -32,22 +32,21 @@ class Spool:
     saved as some mixture of old and new items. Calls on a closed spool raise `ClosedError`.
 
     Arguments:
-        device: the size of the device tier: memory of the GPU, or main memory that stands for it.
-        host: the size of the host tier: main memory, pinned if there is a GPU.
+        device_memory: the size of the device tier: memory of the GPU, or main memory that stands
+            for it. Sizes are integers in bytes, or text with a unit: `"512MiB"` is 512 * 2**20
+            bytes, `"1.5GB"` is 1,500,000,000, and `"auto"` takes a share of what is free; `repr` and
+            `stats` say how much that was.
+        host_memory: the size of the host tier: main memory, pinned if there is a GPU.
         disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
-            At least one of the three is needed. Sizes are integers in bytes, or text with a unit:
-            `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000. For `device` and `host`,
-            `"auto"` takes a share of what is free; `repr` and `stats` say how much that was.
-        discard_after_restore: discard each checkpoint when it was restored and no further restore
-            of it is expected.
+            Without any of the three, the host tier is `"auto"`, and a disk tier is in `TMPDIR`, or
+            else in `/var/tmp`, if that is on a disk: a tier for what memory does not hold.
+        device: the place of the device tier: `"cuda"` or `"cuda:1"` for a GPU, `"cpu"` for main
+            memory. `"auto"` takes the GPU that is current on this thread, or else, if there is a
+            device tier, the first one; main memory where there is no GPU.
         learn: announce restores as `expect` does, from what earlier iterations of a loop restored;
             what `expect` itself announces goes first.
         timeout: the longest that one call waits, in seconds.
         verify: compare the checksum of what is read back from disk.
-        trace: keep what happened when, for `write_trace`.
-        on: where the device tier is: `"cuda"` or `"cuda:1"` for a GPU, `"cpu"` for main memory.
-            `"auto"` takes the GPU that is current on this thread, or else, if there is a device
-            tier, the first one; main memory where there is no GPU.
         shrink_ok: be content with a smaller device tier when the GPU has less memory free, with a
             `RuntimeWarning`.
         codec: what is done with the bytes of every array (see the guide on compression): None keeps
@@ -70,18 +69,16 @@ class Spool:
 
     def __new__(
         cls,
-        device: _Size | Literal["auto"] | None = None,
-        host: _Size | Literal["auto"] | None = None,
+        device_memory: _Size | Literal["auto"] | None = None,
+        host_memory: _Size | Literal["auto"] | None = None,
         disk: _Path | tuple[_Path, _Size] | Disk | None = None,
         *,
-        discard_after_restore: bool = False,
+        device: str = "auto",
+        shrink_ok: bool = False,
+        codec: Codecs = None,
         learn: bool = False,
         timeout: float = 300.0,
         verify: bool = True,
-        trace: bool = False,
-        on: str = "auto",
-        shrink_ok: bool = False,
-        codec: Codecs = None,
         profile: _Path | None = None,
         accumulate: int | str | tuple[int, int | str] | None = None,
         debug: Debug | None = None,
@@ -188,7 +185,7 @@ class Spool:
 
         The arrays have the shapes and dtypes of those that were saved; their layout and their
         library may differ. Waits for data that is still on its way. The checkpoint stays, unless
-        the spool was opened with `discard_after_restore`. After an error in the middle of a copy
+        its restores were announced with `once=True`. After an error in the middle of a copy
         the arrays hold unspecified values.
 
         Arrays on a GPU are written on the current stream of their library, or on `stream`, as in
@@ -324,45 +321,37 @@ class Spool:
         versions: Iterable[SupportsIndex],
         /,
         *,
-        start: bool = True,
+        once: bool = False,
         last: bool | Iterable[bool] | None = None,
     ) -> None:
         """Announces restores, in this order, after those that were announced before.
 
         A version may be announced several times, and before it is saved. A restore out of order is
-        served all the same. With `start=False`, nothing is brought back before `start_prefetch`.
+        served all the same.
+
+        With `once=True` every version is discarded when the last restore of it that is announced
+        here is done. Such checkpoints are not moved to slower tiers while there is room. Where some
+        are not saved yet, nothing is brought back before the first restore.
 
         The spool looks at most 16,384 restores ahead. An iterator or a range may be longer, or
         never end: more is taken from it as restores are made, and what it raises then is raised by
-        a restore, before that has begun, and ends the announcement. With `discard_after_restore`
-        and with `last=True` it has to end, and is taken as a whole.
+        a restore, before that has begun, and ends the announcement. With `once=True` and with
+        `last=True` it has to end, and is taken as a whole.
 
-        `last=True` says that every version is discarded after the last restore that is announced
-        here; an iterable of truth values says it of each restore. Such checkpoints are not moved to
-        slower tiers while there is room. It is advice: discarding remains to be done, and nothing
-        is lost without it.
+        `last=True` is for a caller who discards: it says that every version is discarded by a call
+        of `discard` after the last restore that is announced here; an iterable of truth values says
+        it of each restore. It is advice: nothing is lost when that call does not come.
 
         Raises:
             OptionError: `versions` is not an iterable of integers, or `last` not one of truth
-                values; `last` is not as long as `versions`; or there is no end where one is needed.
+                values; `last` is not as long as `versions`, or stands beside `once`; or there is no
+                end where one is needed.
             CapacityError: the announced restores do not fit into memory.
             ClosedError.
         """
 
     def forget_hints(self) -> None:
         """Forgets everything that `expect` has announced. Raises: ClosedError."""
-
-    def start_prefetch(self) -> None:
-        """Lets prefetches begin, after `hold_prefetch` or `expect(..., start=False)`.
-
-        Raises: ClosedError.
-        """
-
-    def hold_prefetch(self) -> None:
-        """Lets no prefetch begin until `start_prefetch`: while a forward pass needs the room.
-
-        Raises: ClosedError.
-        """
 
     def prepare(self) -> None:
         """Takes all main memory of the tiers now and waits for it; else it is taken at first use.
@@ -382,7 +371,6 @@ class Spool:
     def clear(self) -> None:
         """Discards all checkpoints. Raises: ClosedError."""
 
-    @property
     def latest(self) -> int | None:
         """The greatest version that is saved and not discarded, or None.
 
@@ -468,14 +456,10 @@ class Spool:
         """Whether the spool was closed."""
 
     @property
-    def on(self) -> str:
+    def device(self) -> str:
         """Where the device tier is, and what the host tier is pinned for: `"cpu"`, or a GPU such as
         `"cuda:0"`.
         """
-
-    @property
-    def discard_after_restore(self) -> bool:
-        """Whether the spool was opened with `discard_after_restore`."""
 
     @property
     def learn(self) -> bool:

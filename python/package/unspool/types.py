@@ -1,12 +1,14 @@
-"""Classes of what calls of this package take and return; nobody has to make one of them."""
+"""Records that calls of this package take, and classes of what they return."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ._adjoint import AdjointReport, Effect, Fidelity, FidelityWarning, Progress
+from ._adjoint.options import Access, Resume
 from ._doctor import Diagnosis
 from ._restart import CheckpointPart
+from ._restart.options import Auto, Copies, Stop
 from ._types import Region
 from ._unspool import DeviceBuffer, HostBuffer
 
@@ -15,8 +17,11 @@ if TYPE_CHECKING:
     from ._tiled.array import TiledArray
 
 __all__ = [
+    "Access",
     "AdjointReport",
+    "Auto",
     "CheckpointPart",
+    "Copies",
     "DeviceBuffer",
     "Diagnosis",
     "Effect",
@@ -26,6 +31,8 @@ __all__ = [
     "PagedArray",
     "Progress",
     "Region",
+    "Resume",
+    "Stop",
     "TiledArray",
 ]
 

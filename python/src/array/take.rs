@@ -50,7 +50,7 @@ pub fn take(object: &Bound<'_, PyAny>, label: Label<'_>, intake: &Intake<'_>) ->
 fn elsewhere(ordinal: u32, own: u32) -> String {
     format!(
         "it lies on CUDA device {ordinal}, and the spool is on device {own}; open a spool for each \
-         device, such as Spool(..., on=\"cuda:{ordinal}\")"
+         device, such as Spool(..., device=\"cuda:{ordinal}\")"
     )
 }
 

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use unspool::gpu::{DeviceArray, Gpu, Stream, device_of};
-use unspool::{Error, ErrorKind, Use, Wait};
+use unspool::{Error, ErrorKind, Then, Use, Wait};
 
 use super::ffi::{CallFrame, Failure};
 use super::frame::{self, Asked, Call, Operand, odd, specs};
@@ -259,7 +259,7 @@ fn rewind(pass: &Pass<'_>) -> Result<(), Error> {
     let front = loops::find(pass.call.attribute("loop")?)?.front(pass.device())?;
     let number = pass.read_token(&front)?;
     let (front, versions) = histories::rewind(number, pass.place(), pass.execution())?;
-    let uses = versions.into_iter().rev().map(|version| Use { version, last: true });
+    let uses = versions.into_iter().rev().map(|version| Use { version, then: Then::Ends });
     match front.spool().expect_uses(uses) {
         // It is advice: without it, states are read when their turn comes.
         Ok(()) => Ok(()),
@@ -296,7 +296,7 @@ fn restore(pass: &Pass<'_>) -> Result<(), Error> {
     discarded(&front, version)
 }
 
-/// Discards what nobody reads again; a spool with `discard_after_restore` has done so.
+/// Discards what nobody reads again; what was announced to be read back once is gone.
 fn discarded(front: &Front, version: i64) -> Result<(), Error> {
     match front.discard(version) {
         Err(error) if !matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Discarded) => {

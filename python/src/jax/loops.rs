@@ -88,7 +88,7 @@ fn elsewhere(device: u32) -> Error {
     let text = format!(
         "unspool.jax: this loop runs on CUDA device {device}, and its spool is for another one: \
          give one spool for each GPU, such as \
-         spool=[Spool(..., on=\"cuda:0\"), Spool(..., on=\"cuda:1\")]."
+         spool=[Spool(..., device=\"cuda:0\"), Spool(..., device=\"cuda:1\")]."
     );
     Error::new(ErrorKind::WrongDevice, text)
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import unspool
 from mpi4py import MPI
+from unspool.types import Copies
 
 RANK = MPI.COMM_WORLD.Get_rank()
 
@@ -24,9 +25,14 @@ def main(
     folder: str, steps: str, victim: str = "-1", last: str = "-1", how: str = "killed"
 ) -> None:
     u = np.zeros(1000)
-    options = {"every": 1, "host": "4MiB", "on": "cpu", "timeout": 2.0 if how == "silent" else 60.0}
+    options = {
+        "every": 1,
+        "host_memory": "4MiB",
+        "device": "cpu",
+        "timeout": 2.0 if how == "silent" else 60.0,
+    }
     if how == "partner":
-        options["partner"] = "auto"
+        options["copies"] = Copies(partner="auto")
     with unspool.Checkpointer(folder, ranks=MPI.COMM_WORLD, **options) as checkpoints:
         first = checkpoints.restore(u=u) or 0
         assert not first or (u == state(first)).all()

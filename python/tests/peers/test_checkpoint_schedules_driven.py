@@ -136,7 +136,7 @@ class Model:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[unspool.Spool]:
     """A spool whose fastest tier has room for a few states."""
-    with unspool.Spool(device="4KiB", host="16KiB", disk=tmp_path) as opened:
+    with unspool.Spool(device_memory="4KiB", host_memory="16KiB", disk=tmp_path) as opened:
         yield opened
 
 

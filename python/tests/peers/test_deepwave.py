@@ -148,9 +148,9 @@ class Poisoned:
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_gradient_is_that_of_the_device_mode(kind):
     expected = gradients(kind, **chunks(8))
-    with unspool.Spool("32MiB", discard_after_restore=True) as spool:
+    with unspool.Spool("32MiB") as spool:
         poisoned = Poisoned(spool)
-        with history(poisoned):
+        with history(poisoned, once=True):
             assert same(gradients(kind), expected)
         assert poisoned.written == 7, "the kernels and the margin have written all of it"
         assert len(spool) == 0
@@ -228,8 +228,8 @@ def test_double_precision_a_batch_of_models_and_reflecting_boundaries():
 def test_main_memory_for_a_quarter_of_it_and_the_rest_on_disk(tmp_path):
     expected = gradients("elastic", **chunks(2))
     with (
-        unspool.Spool(host="800KiB", disk=tmp_path, discard_after_restore=True) as spool,
-        history(spool, 2),
+        unspool.Spool(host_memory="800KiB", disk=tmp_path) as spool,
+        history(spool, 2, once=True),
     ):
         for _ in range(2):
             assert same(gradients("elastic"), expected)
@@ -289,11 +289,11 @@ def test_the_backward_pass_may_come_after_the_block_and_several_times():
 
 
 def test_what_was_discarded_cannot_be_gone_back_through_again():
-    with unspool.Spool("32MiB", discard_after_restore=True) as spool, history(spool):
+    with unspool.Spool("32MiB") as spool, history(spool, once=True):
         given = models()
         loss = record(given)
         loss.backward(retain_graph=True)
-        with pytest.raises(OptionError, match="discard_after_restore"):
+        with pytest.raises(OptionError, match="once=False"):
             loss.backward()
 
 
@@ -443,7 +443,7 @@ def test_pieces_swap_and_clear_between_one_another():
 
     class Store(ours.Store):
         def __init__(self):
-            self.every, self.step_ratio, self.slots = 3, 2, [0]
+            self.segment, self.step_ratio, self.slots = 3, 2, [0]
 
     state = SimpleNamespace(storage_manager=Store(), grad_models_tmp=scratch[:1], fd_pad=1)
     shown = SimpleNamespace(forward=False, show=lambda *given: seen.append(given[1:]))
@@ -474,7 +474,7 @@ def test_models_that_lie_elsewhere_are_refused():
 def test_on_a_gpu(kind):
     expected = gradients(kind, "cuda", **chunks(2))
     with (
-        unspool.Spool(device="4MiB", host="32MiB", on="cuda:0") as spool,
+        unspool.Spool(device_memory="4MiB", host_memory="32MiB", device="cuda:0") as spool,
         history(spool, 2),
     ):
         assert same(gradients(kind, "cuda"), expected)
@@ -482,7 +482,7 @@ def test_on_a_gpu(kind):
 
 def test_a_checkpoint_that_is_too_large_says_what_to_do():
     with unspool.Spool("64KiB") as spool, history(spool, 50):
-        with pytest.raises(CapacityError, match="smaller `every`"):
+        with pytest.raises(CapacityError, match="smaller `segment`"):
             gradients()
         gc.collect()
         assert len(spool) == 0

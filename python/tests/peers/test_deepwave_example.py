@@ -31,7 +31,7 @@ def test_the_gradient_is_that_of_the_device_mode_and_the_misfit_falls(capsys):
     spec = importlib.util.spec_from_file_location("deepwave_fwi", EXAMPLE)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    found, misfits = example.main([*SMALL, "--host", "3MiB"])
+    found, misfits = example.main([*SMALL, "--host-memory", "3MiB"])
     misfit, gradient = found["spool"]
     assert gradient.abs().max() > 0
     assert torch.equal(found["device, in chunks"][1], gradient)

@@ -26,7 +26,9 @@ def example():
 
 
 def test_data_and_gradient_are_those_of_save_bit_for_bit(example, capsys):
-    ours, theirs = example.main(["--size", "41", "--time", "300", "--host", "1MiB"], **ONE_THREAD)
+    ours, theirs = example.main(
+        ["--size", "41", "--time", "300", "--host-memory", "1MiB"], **ONE_THREAD
+    )
     for one, other in zip(ours, theirs, strict=True):
         assert np.abs(other).max() > 0
         assert np.array_equal(one, other)
@@ -41,7 +43,7 @@ def test_windows_of_any_length_that_keeps_the_turns(example):
     lengths = (3, 21, steps - 1, steps + 2, 999)
     assert {steps % length for length in lengths} >= {1, steps}, "a last window of one step"
     for length in lengths:
-        with unspool.Spool("64MiB", discard_after_restore=True) as spool:
+        with unspool.Spool("64MiB") as spool:
             ours = example.spooled(solver, length, spool)
             assert len(spool) == 0
         assert np.array_equal(ours[0], data)

@@ -98,7 +98,7 @@ def test_the_gradient_is_that_of_pyrevolve_bit_for_bit(shot: Shot) -> None:
 
 
 def test_the_gradient_is_the_same_when_copies_spill_to_disk(shot: Shot, tmp_path: Path) -> None:
-    with unspool.Spool(host="256KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="256KiB", disk=tmp_path) as spool:
         assert np.array_equal(shot.revolved(Revolver, 60, spool=spool), shot.gradient)
         stats = spool.stats()
     assert stats.links[0].flush.bytes > 0
@@ -140,7 +140,7 @@ print("same")
 
 def test_the_example_computes_the_same_gradient(capfd: pytest.CaptureFixture[str]) -> None:
     example = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "devito_revolve.py"))
-    found, stored = example["main"](["--size", "51", "--time", "300", "--host", "512KiB"])
+    found, stored = example["main"](["--size", "51", "--time", "300", "--host-memory", "512KiB"])
     assert "the forward steps, gradient the same to" in capfd.readouterr().out
     scale = np.abs(stored).max()
     assert scale > 0 and np.abs(found - stored).max() < 1e-4 * scale

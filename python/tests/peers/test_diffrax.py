@@ -38,9 +38,9 @@ def gradients(adjoint: Any, saveat: Any, most: int | None) -> Any:
 @pytest.mark.parametrize("saveat", [ONLY_LAST, DENSE], ids=["last", "eleven"])
 def test_gradients_are_those_of_the_recursive_adjoint(saveat: Any) -> None:
     expected = gradients(diffrax.RecursiveCheckpointAdjoint(), saveat, 4096)
-    with unspool.Spool(host="64MiB") as spool:
+    with unspool.Spool(host_memory="64MiB") as spool:
         for every, most in [(1, None), (5, 4096)]:
-            found = gradients(SpoolAdjoint(spool, every=every), saveat, most)
+            found = gradients(SpoolAdjoint(spool, segment=every), saveat, most)
             for one, other in zip(found, expected, strict=True):
                 assert jnp.allclose(one, other, rtol=1e-5)
         assert spool.stats().saves >= 10 and len(spool) == 0
@@ -76,8 +76,8 @@ def stochastic(adjoint: Any, levy_area: Any, solver: Any) -> Any:
 )
 def test_stochastic_equations_have_gradients(solver: Any, levy_area: Any) -> None:
     expected = stochastic(diffrax.RecursiveCheckpointAdjoint(), levy_area, solver)
-    with unspool.Spool(host="16MiB") as spool:
-        found = stochastic(SpoolAdjoint(spool, every=2), levy_area, solver)
+    with unspool.Spool(host_memory="16MiB") as spool:
+        found = stochastic(SpoolAdjoint(spool, segment=2), levy_area, solver)
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             assert jnp.allclose(one, other, rtol=1e-4)
         assert len(spool) == 0
@@ -97,14 +97,14 @@ def test_a_progress_meter_writes_what_it_writes_for_others(capfd: Any) -> None:
         return found, capfd.readouterr().out
 
     expected, lines = written(diffrax.RecursiveCheckpointAdjoint())
-    with unspool.Spool(host="16MiB") as spool:
+    with unspool.Spool(host_memory="16MiB") as spool:
         found, ours = written(SpoolAdjoint(spool))
         assert ours == lines and "100.00%" in ours
         assert jnp.allclose(found[1], expected[1], rtol=1e-5)
 
 
 def test_a_solve_that_fails_leaves_nothing() -> None:
-    with unspool.Spool(host="16MiB") as spool:
+    with unspool.Spool(host_memory="16MiB") as spool:
 
         def loss(a: Any) -> Any:
             term = diffrax.ODETerm(lambda t, y, a: -a * y)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
-import unspool
 from unspool import cli
 
 h5py = pytest.importorskip("h5py")
@@ -34,7 +34,7 @@ MORE = {
 
 
 def keep(path: Path, arrays: dict[str, Any]) -> None:
-    with unspool.Checkpointer(path, host="16MiB", on="cpu", signals=()) as checkpoints:
+    with flat.checkpointer(path, host_memory="16MiB", device="cpu", signals=()) as checkpoints:
         checkpoints.save(7, **arrays, tree={"a": [np.ones(2), 1]}, time=0.5)
 
 

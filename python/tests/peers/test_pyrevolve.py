@@ -60,7 +60,7 @@ def test_any_schedule_on_a_small_spool_reverses_every_step(
 ) -> None:
     problem = Problem(steps)
     place = tmp_path_factory.mktemp("spool")
-    with unspool.Spool(host=room * 8192, disk=place) as spool:
+    with unspool.Spool(host_memory=room * 8192, disk=place) as spool:
         schedule = SCHEDULES[kind](steps, copies)
         made = revolver(problem, schedule=schedule, spool=spool, first=-5)
         assert gradient(problem, made) == list(reversed(range(steps)))
@@ -128,7 +128,7 @@ def test_restores_are_announced_and_none_stalls_when_all_fits(spool: unspool.Spo
 
 def test_copies_that_spill_to_disk_come_back(tmp_path: Path) -> None:
     problem = Problem(200)
-    with unspool.Spool(host="64KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="64KiB", disk=tmp_path) as spool:
         assert gradient(problem, revolver(problem, 40, spool=spool)) == list(reversed(range(200)))
         assert spool.versions() == []
 
@@ -336,18 +336,10 @@ def test_a_state_that_is_no_list_of_arrays_is_an_error_that_names_the_step(given
     assert caught.value.__notes__[0] == "saving the state before step 0"
 
 
-def test_a_spool_that_discards_by_itself_is_refused() -> None:
-    with (
-        unspool.Spool(host="1MiB", discard_after_restore=True) as spool,
-        pytest.raises(unspool.errors.OptionError, match="discard_after_restore"),
-    ):
-        revolver(Problem(10), spool=spool)
-
-
 def test_too_small_a_spool_is_an_error_that_names_the_step() -> None:
     problem = Problem(30)
     with (
-        unspool.Spool(host="1KiB", timeout=5) as spool,
+        unspool.Spool(host_memory="1KiB", timeout=5) as spool,
         pytest.raises(unspool.errors.CapacityError) as caught,
     ):
         gradient(problem, revolver(problem, 20, spool=spool))

@@ -49,7 +49,7 @@ class Counting:
 
 
 def test_every_step_sees_its_state(tmp_path: Path) -> None:
-    with unspool.Spool(device="16MiB", host="24MiB", disk=tmp_path) as small:
+    with unspool.Spool(device_memory="16MiB", host_memory="24MiB", disk=tmp_path) as small:
         for options in ({}, {"spool": small}):
             problem = Counting()
             with Revolver(

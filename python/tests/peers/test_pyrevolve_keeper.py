@@ -41,7 +41,7 @@ class Told:
 
 @pytest.fixture
 def told(tmp_path: Path) -> Iterator[Told]:
-    with unspool.Spool(host="1MiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="1MiB", disk=tmp_path) as spool:
         yield Told(spool)
 
 
@@ -145,7 +145,7 @@ def test_the_room_that_is_planned_is_enough(tmp_path: Path) -> None:
     for arrays in ([np.zeros(1)], [np.zeros(511), np.zeros(3, np.int8)], [np.zeros((7, 9000))]):
         room = frame_bytes(arrays)
         for options in ({}, {"disk": tmp_path}):
-            with unspool.Spool(host=5 * room, **options) as spool:
+            with unspool.Spool(host_memory=5 * room, **options) as spool:
                 for version in range(5):
                     spool.save(version, *arrays)
                 assert spool.stats().tiers[0].evictions == 0

@@ -63,7 +63,7 @@ def test_costs_decide_where_copies_go(tmp_path: Path) -> None:
 
 def test_a_spool_of_the_user_is_told_where_copies_should_rest(tmp_path: Path) -> None:
     problem = Problem(STEPS)
-    with unspool.Spool(host="64KiB", disk=tmp_path) as spool:
+    with unspool.Spool(host_memory="64KiB", disk=tmp_path) as spool:
         made = multi(problem, memory(2), on_disk(9, tmp_path, wd=1, rd=1), spool=spool)
         made.apply_forward()
         spool.flush()

@@ -138,13 +138,13 @@ def as_before() -> Iterator[None]:
 
 @pytest.mark.peer
 def test_gradients_are_those_of_plain_autograd_and_nothing_is_left() -> None:
-    with unspool.Spool(host="256MiB") as spool:
+    with unspool.Spool(host_memory="256MiB") as spool:
         check("cpu", spool)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU that PyTorch could use")
-@pytest.mark.parametrize("tiers", [{}, {"device": "64MiB"}], ids=["host", "device and host"])
+@pytest.mark.parametrize("tiers", [{}, {"device_memory": "64MiB"}], ids=["host", "device and host"])
 def test_gradients_on_a_gpu(tiers: dict[str, str]) -> None:
-    with unspool.Spool(**tiers, host="512MiB", on="cuda:0") as spool:
+    with unspool.Spool(**tiers, host_memory="512MiB", device="cuda:0") as spool:
         check("cuda", spool)

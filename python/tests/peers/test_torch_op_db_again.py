@@ -57,7 +57,7 @@ def by_scan(module: Any, args: Any, kwargs: Any, spool: Any) -> Any:
         return carry + part, None
 
     start = torch.zeros((), dtype=torch.float64)
-    return [scan(step, start, None, 2, every=1, spool=spool)[0]]
+    return [scan(step, start, None, 2, segment=1, spool=spool)[0]]
 
 
 def summed(module: Any, args: Any, kwargs: Any, spool: Any) -> Any:

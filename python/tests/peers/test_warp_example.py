@@ -36,7 +36,7 @@ def whole(problem):
 
 
 def test_the_example_compares_both(example, capsys):
-    ours, theirs = example.main(["--points", "32", "--steps", "60", "--host", "16KiB"])
+    ours, theirs = example.main(["--points", "32", "--steps", "60", "--host-memory", "16KiB"])
     for one, other in zip(ours, theirs, strict=True):
         assert np.abs(other).max() > 0
         assert np.array_equal(one, other)
@@ -45,7 +45,7 @@ def test_the_example_compares_both(example, capsys):
 
 @pytest.mark.parametrize("segment", [1, 7, 39, 40, 50])
 def test_segments_of_any_length(problem, whole, segment):
-    with unspool.Spool("1MiB", discard_after_restore=True) as spool:
+    with unspool.Spool("1MiB") as spool:
         ours = problem.segmented(segment, spool)
         assert len(spool) == 0
     assert all(np.array_equal(one, other) for one, other in zip(ours, whole, strict=True))
@@ -67,6 +67,8 @@ def test_what_changed_between_the_passes_is_noticed(example):
 
 @pytest.mark.skipif(not wp.is_cuda_available(), reason="there is no GPU that Warp could use")
 def test_on_a_gpu(example):
-    ours, theirs = example.main(["--on", "cuda:0", "--device", "1MiB", "--host", "1MiB"])
+    ours, theirs = example.main(
+        ["--device", "cuda:0", "--device-memory", "1MiB", "--host-memory", "1MiB"]
+    )
     for one, other in zip(ours, theirs, strict=True):
         assert np.allclose(one, other, rtol=1e-4, atol=1e-6)

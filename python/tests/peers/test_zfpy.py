@@ -6,8 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-from unspool import Zfp
-from unspool.codecs import Encoded, decode, encode
+from unspool.codecs import Encoded, Zfp, decode, encode
 
 zfpy = pytest.importorskip("zfpy")
 pytestmark = pytest.mark.peer

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::config::MAX_TIERS;
 use crate::event::{Failure, Size};
+use crate::hints::Then;
 use crate::lifecycle::ranges::Ranges;
 use crate::lifecycle::state::CopyState;
 use crate::lifecycle::trend::Trend;
@@ -95,8 +96,8 @@ pub(crate) struct CheckpointRecord {
     pub restored: bool,
     /// The application prefers it in this tier or a slower one while no hint is near.
     pub rest: TierId,
-    /// A hint has said that the application discards it after the restore that took this hint.
-    pub ending: bool,
+    /// What the hint that the last restore took has said of it.
+    pub then: Then,
     /// Discarded: every copy goes as soon as nothing names it.
     pub doomed: bool,
     /// Set when the last copy was lost.
@@ -219,7 +220,7 @@ impl CheckpointTable {
             in_flight: false,
             restored: false,
             rest: TierId(0),
-            ending: false,
+            then: Then::Stays,
             doomed: false,
             lost: None,
             attempts: 0,

@@ -15,7 +15,7 @@ use super::room::RoomIn;
 use super::{Core, WaitingFlush};
 use crate::command::{Command, Refusal, TransferKind};
 use crate::event::Failure;
-use crate::hints::NO_USE;
+use crate::hints::{NO_USE, Then};
 use crate::lifecycle::state::CopyState;
 use crate::lifecycle::table::{CheckpointRecord, Row};
 use crate::types::{CheckpointId, RequestId, TierId};
@@ -62,8 +62,8 @@ impl Core {
 
     /// Whether the checkpoint is discarded when the restores that hints announce are done.
     pub(super) fn will_end(&self, ckpt: &CheckpointRecord) -> bool {
-        let said = self.hints.ends(ckpt.version).unwrap_or(ckpt.ending);
-        said || self.config.discard_after_restore
+        let then = self.hints.then(ckpt.version).unwrap_or(ckpt.then);
+        then != Then::Stays || self.config.discard_after_restore
     }
 
     /// Whether the checkpoint will be consumed before it could be evicted: it and those with
@@ -71,7 +71,7 @@ impl Core {
     /// their way down. Also while it is restored for the last time, and from then to its discard.
     fn is_spared(&self, ckpt: &CheckpointRecord, tier: TierId) -> bool {
         let next_use = self.hints.next_use(ckpt.version);
-        if next_use == NO_USE && (ckpt.ending || ckpt.is_being_read()) {
+        if next_use == NO_USE && (ckpt.then != Then::Stays || ckpt.is_being_read()) {
             return true;
         }
         let ahead = next_use.saturating_sub(self.hints.head());

@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 use crate::command::{Command, Refusal};
 use crate::config::Config;
 use crate::event::Event;
-use crate::hints::{Hints, Removed};
+use crate::hints::{Hints, Removed, Then};
 use crate::lifecycle::table::{CheckpointTable, Row};
 use crate::policy::Policy;
 use crate::stats::CoreStats;
@@ -38,6 +38,7 @@ use crate::types::{CheckpointId, Nanos, RequestId, TierId, TransferId};
 
 pub use setup::ConfigError;
 
+use prefetches::Prefetching;
 use retries::Retry;
 use rewriting::Rewriting;
 use room::TierState;
@@ -74,7 +75,7 @@ pub struct Core {
     unflushed: BTreeMap<CheckpointId, Row>,
     retries: Vec<Retry>,
     /// Prefetches may start.
-    prefetching: bool,
+    prefetching: Prefetching,
     /// Claims were given up for a save: no new ones before the next restore.
     reclaimed: bool,
     /// The last call of the application was a save: leave room for more of them.
@@ -165,11 +166,14 @@ impl Core {
             Event::Restored { request } => self.on_restored(request, out),
             Event::RestoreAborted { request } => self.on_restore_aborted(request, out),
             Event::Withdraw { request } => self.on_withdraw(request),
-            Event::Expect { version } => self.on_expect(version, false),
-            Event::ExpectLast { version } => self.on_expect(version, true),
+            Event::Expect { version } => self.on_expect(version, Then::Stays),
+            Event::ExpectLast { version } => self.on_expect(version, Then::Ends),
+            Event::ExpectOnce { version } => self.on_expect(version, Then::Goes),
             Event::ForgetHints => self.on_forget_hints(),
-            Event::StartPrefetch => (self.prefetching, self.reclaimed) = (true, false),
-            Event::HoldPrefetch => self.prefetching = false,
+            Event::StartPrefetch => {
+                (self.prefetching, self.reclaimed) = (Prefetching::On, false);
+            }
+            Event::HoldPrefetch => self.prefetching = Prefetching::Held,
             Event::Prefer { version, tier } => self.on_prefer(version, tier),
             Event::Discard { version } => self.on_discard(version, out),
             Event::Flush { request } => self.on_flush(request),

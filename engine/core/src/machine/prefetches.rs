@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use super::Core;
 use super::room::RoomIn;
 use crate::command::{Command, TransferKind};
-use crate::hints::{NO_USE, Removed};
+use crate::hints::{NO_USE, Removed, Then};
 use crate::lifecycle::state::CopyState;
 use crate::lifecycle::table::Row;
 use crate::types::{TierId, Version};
@@ -31,6 +31,16 @@ enum HintPlan {
     Later,
 }
 
+/// Whether prefetches begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Prefetching {
+    On,
+    /// Not before the application says so.
+    Held,
+    /// Not before the next restore: what is read back once is still being saved.
+    AfterRestore,
+}
+
 /// What claims leave of every arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Left {
@@ -43,8 +53,12 @@ pub(super) enum Left {
 }
 
 impl Core {
-    pub(super) fn on_expect(&mut self, version: Version, last: bool) {
-        self.hints.push(version, last);
+    pub(super) fn on_expect(&mut self, version: Version, then: Then) {
+        self.hints.push(version, then);
+        let is_saved = self.table.find(version).is_some_and(|row| self.table.get(row).exists());
+        if then == Then::Goes && !is_saved && self.prefetching == Prefetching::On {
+            self.prefetching = Prefetching::AfterRestore;
+        }
         if let Some(row) = self.table.find(version) {
             // A hint for a checkpoint that exists means that the forward pass is over: the room
             // that was left for it can be used.
@@ -100,7 +114,7 @@ impl Core {
 
     /// Moves the planners forward, the slowest tier first.
     pub(super) fn start_prefetches(&mut self, out: &mut Vec<Command>) -> bool {
-        if !self.prefetching || self.reclaimed || !self.waiting_saves.is_empty() {
+        if self.prefetching != Prefetching::On || self.reclaimed || !self.waiting_saves.is_empty() {
             return false;
         }
         let mut progress = false;

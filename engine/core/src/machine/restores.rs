@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use super::prefetches::Prefetching;
 use super::{Core, Open, WaitingRestore};
 use crate::command::{Command, Refusal};
-use crate::hints::NO_USE;
+use crate::hints::{NO_USE, Then};
 use crate::lifecycle::table::{Copy, Row};
 use crate::types::{Place, RequestId, TierId, Version};
 
@@ -25,6 +26,9 @@ impl Core {
         out: &mut Vec<Command>,
     ) {
         (self.writing, self.reclaimed) = (false, false);
+        if self.prefetching == Prefetching::AfterRestore {
+            self.prefetching = Prefetching::On;
+        }
         self.rewriting.restores();
         let Some(row) = self.table.find(version) else {
             let discarded = self.table.was_discarded(version);
@@ -81,7 +85,7 @@ impl Core {
         let checkpoint = ckpt.id;
         self.open.insert(wait.request, Open::Served { row: wait.row, tier, since: self.now });
         self.pause_flushes(tier);
-        self.note_ending(wait.row, version);
+        self.note_fate(wait.row, version);
         self.take_hint(version);
         self.touch(wait.row, tier);
         self.rest(wait.row);
@@ -124,12 +128,16 @@ impl Core {
         self.stats.count_lead(lead);
     }
 
-    /// The hint that is about to be taken says whether the application discards the checkpoint
-    /// after this restore.
-    fn note_ending(&mut self, row: Row, version: Version) {
+    /// The hint that is about to be taken says what becomes of the checkpoint after this restore.
+    /// What goes after a restore that was given up goes after the next one.
+    fn note_fate(&mut self, row: Row, version: Version) {
+        let is_hinted = self.hints.next_use(version) != NO_USE;
+        if !is_hinted && self.table.get(row).then == Then::Goes {
+            return;
+        }
         let only = self.hints.nth_use(version, 1) == NO_USE;
-        let ends = only && self.hints.ends(version) == Some(true);
-        self.table.get_mut(row).ending = ends;
+        let then = self.hints.then(version).filter(|_| only).unwrap_or(Then::Stays);
+        self.table.get_mut(row).then = then;
     }
 
     /// How many hints from `position` on, without a break, have their bytes in the fastest tier.
@@ -158,7 +166,8 @@ impl Core {
         self.table.get_mut(row).restored = true;
         let waited_for = self.waiting_restores.iter().any(|w| w.row == row);
         let last = self.hints.next_use(self.table.get(row).version) == NO_USE && !waited_for;
-        if last && self.config.discard_after_restore {
+        let goes = self.table.get(row).then == Then::Goes || self.config.discard_after_restore;
+        if last && goes {
             self.discard(row, out);
         } else {
             self.rest(row);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::Core;
+use super::prefetches::Prefetching;
 use super::rewriting::Rewriting;
 use super::room::TierState;
 use super::transfers::LinkLane;
@@ -91,7 +92,7 @@ impl Core {
             flush_before: CheckpointId(0),
             unflushed: BTreeMap::new(),
             retries: Vec::new(),
-            prefetching: true,
+            prefetching: Prefetching::On,
             reclaimed: false,
             writing: false,
             rewriting: Rewriting::default(),

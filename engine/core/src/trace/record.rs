@@ -43,6 +43,7 @@ records! { write_event, read_event, Event, "the name of an event":
     "withdraw" => Withdraw { request }
     "expect" => Expect { version }
     "expect-last" => ExpectLast { version }
+    "expect-once" => ExpectOnce { version }
     "forget-hints" => ForgetHints {}
     "start-prefetch" => StartPrefetch {}
     "hold-prefetch" => HoldPrefetch {}

@@ -72,7 +72,7 @@ impl Random {
     }
 
     fn event(&mut self) -> Event {
-        match self.bits() % 26 {
+        match self.bits() % 27 {
             0 => Event::Save {
                 request: self.request(),
                 version: self.version(),
@@ -107,6 +107,7 @@ impl Random {
             22 => Event::TierFailed { tier: self.tier() },
             21 => Event::Shrunk { tier: self.tier(), capacity: self.number() },
             24 => Event::TakenByNeed { tier: self.tier() },
+            25 => Event::ExpectOnce { version: self.version() },
             23 => Event::Grown { tier: self.tier(), capacity: self.number() },
             _ => Event::Tick,
         }

@@ -297,7 +297,12 @@ impl Bench {
         }
     }
 
-    /// A hint after whose restore the version is discarded.
+    /// A hint after whose restore the core discards the version.
+    pub fn expect_once(&mut self, v: i64) {
+        self.step(Event::ExpectOnce { version: Version(v) });
+    }
+
+    /// A hint after whose restore the application discards the version.
     pub fn expect_last(&mut self, v: i64) {
         self.step(Event::ExpectLast { version: Version(v) });
     }

@@ -213,7 +213,7 @@ fn taken(asked: u64, got: u64, free: u64, ordinal: u32) -> DeviceError {
         Bytes(free)
     );
     DeviceError::new(DeviceErrorKind::OutOfMemory, message).with_advice(
-        "The arena goes on with what it has: set the option `device` to less, or free what other \
+        "The arena goes on with what it has: set the option `device_memory` to less, or free what other \
          processes hold (nvidia-smi lists them).",
     )
 }
@@ -229,7 +229,7 @@ fn not_there(asked: u64, free: u64, ordinal: u32, shrink_ok: bool) -> DeviceErro
         "Not even a smaller arena has room beside what is left to others: free what other \
          processes hold (nvidia-smi lists them), or leave out the device tier."
     } else {
-        "Set the option `device` to less, free what other processes hold (nvidia-smi lists \
+        "Set the option `device_memory` to less, free what other processes hold (nvidia-smi lists \
          them), or allow a smaller arena."
     };
     DeviceError::new(DeviceErrorKind::OutOfMemory, message).with_advice(advice)

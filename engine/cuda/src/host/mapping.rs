@@ -37,7 +37,9 @@ impl Mapping {
     pub(super) fn new(len: u64, huge: bool) -> Result<Mapping, DeviceError> {
         let refused = |error: io::Error| {
             DeviceError::system(&format!("host RAM: mapping {} was refused", Bytes(len)), &error)
-                .with_advice("Set the option `host` to less, or raise the limit (ulimit -v).")
+                .with_advice(
+                    "Set the option `host_memory` to less, or raise the limit (ulimit -v).",
+                )
         };
         let whole_len = usize::try_from(len.saturating_add(HUGE_PAGE))
             .map_err(|_| refused(io::Error::from_raw_os_error(libc::ENOMEM)))?;
@@ -235,7 +237,7 @@ mod tests {
     #[test]
     fn a_mapping_that_cannot_be_had_is_an_error_with_the_option() {
         let error = Mapping::new(1 << 60, true).unwrap_err();
-        assert!(error.to_string().contains("`host`"), "{error}");
+        assert!(error.to_string().contains("`host_memory`"), "{error}");
         assert!(Mapping::new(u64::MAX, true).is_err());
     }
 }

@@ -410,7 +410,7 @@ impl std::fmt::Debug for PinnedArena {
 fn refused(asked: u64, left: &MemoryLeft) -> DeviceError {
     let locked = HostLimits::read().locked();
     let message = format!("host RAM: {} (RLIMIT_MEMLOCK {locked})", left.refusal(asked));
-    DeviceError::new(DeviceErrorKind::PinLimit, message).with_advice(left.advice("host"))
+    DeviceError::new(DeviceErrorKind::PinLimit, message).with_advice(left.advice("host_memory"))
 }
 
 /// A copy in progress; see [`PinnedArena::busy`].
@@ -439,7 +439,9 @@ mod tests {
         let left = MemoryLeft { bytes: 1 << 30, limit, reserve: 0, most: 3 << 30 };
         let error = refused(4 << 30, &left);
         assert_eq!(error.kind(), DeviceErrorKind::PinLimit);
-        for part in ["host RAM: 4 GiB were asked for", "3 GiB in all", "RLIMIT_MEMLOCK", "`host`"] {
+        for part in
+            ["host RAM: 4 GiB were asked for", "3 GiB in all", "RLIMIT_MEMLOCK", "`host_memory`"]
+        {
             assert!(error.to_string().contains(part), "{part} is not in: {error}");
         }
     }

@@ -175,7 +175,9 @@ impl Prepared {
             if let Err(error) = self.mapping.touch(begin, len) {
                 let message = format!("host RAM: no pages for the arena ({})", self.sizes());
                 let cause = DeviceError::system(&message, &error);
-                return self.progress.fail(cause.with_advice("Set the option `host` to less."));
+                return self
+                    .progress
+                    .fail(cause.with_advice("Set the option `host_memory` to less."));
             }
             self.progress.piece_touched(index, PIECE, capacity);
         }
@@ -281,7 +283,7 @@ impl Prepared {
             self.sizes()
         );
         DeviceError::new(DeviceErrorKind::PinLimit, message).with_cause(cause).with_advice(format!(
-            "Set the option `host` to at most {}, or raise the limit (ulimit -l); copies to the \
+            "Set the option `host_memory` to at most {}, or raise the limit (ulimit -l); copies to the \
              rest stay possible at a lower speed.",
             Bytes(done)
         ))

@@ -105,7 +105,9 @@ fn a_refused_registration_says_what_was_asked_what_is_free_and_which_option() {
     let error = wait_registered(&arena, 37 * MIB).unwrap_err();
     assert_eq!(error.kind(), DeviceErrorKind::PinLimit);
     let text = error.to_string();
-    for part in ["host RAM", "asked 37 MiB", "free", "RLIMIT_MEMLOCK", "6 MiB pinned", "`host`"] {
+    for part in
+        ["host RAM", "asked 37 MiB", "free", "RLIMIT_MEMLOCK", "6 MiB pinned", "`host_memory`"]
+    {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
     assert_eq!(arena.progress.registered(), 6 * MIB);

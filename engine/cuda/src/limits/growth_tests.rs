@@ -53,8 +53,8 @@ fn texts_name_the_sizes_in_units_of_people_and_the_way_on() {
     assert_eq!(text, "a test has 3 GiB left, of which 1 GiB stay free for other programs");
     let text = left(3 * GIB, GIB).refusal(100 * GIB);
     assert_eq!(text, "100 GiB were asked for, and there are 64 GiB in all");
-    let advice = left(3 * GIB, GIB).advice("host");
-    for part in ["option `host`", "MemTotal", "UNSPOOL_CHECK_FREE=0"] {
+    let advice = left(3 * GIB, GIB).advice("host_memory");
+    for part in ["option `host_memory`", "MemTotal", "UNSPOOL_CHECK_FREE=0"] {
         assert!(advice.contains(part), "{part} is not in: {advice}");
     }
 }

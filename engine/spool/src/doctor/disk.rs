@@ -119,6 +119,15 @@ fn file_system(dir: &Path) -> Option<(String, &'static str)> {
     ))
 }
 
+/// What this user may still write to a directory on a disk of this machine; `None` where it is
+/// elsewhere or cannot be written.
+pub(crate) fn free_on_a_disk(dir: &Path) -> Option<u64> {
+    let (_, medium) = file_system(dir)?;
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).ok()?;
+    let found = rustix::fs::statvfs(dir).ok()?;
+    (medium == "local").then(|| found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 fn unreachable_directory(cause: &io::Error) -> String {
     match cause.kind() {
         io::ErrorKind::NotFound => {

@@ -69,7 +69,7 @@ pub struct Diagnosis {
     pub nvrtc: Nvrtc,
     /// The directory that was asked about.
     pub disk: Option<Disk>,
-    /// What `device="auto"` and `host="auto"` would take now.
+    /// What `device_memory="auto"` and `host_memory="auto"` would take now.
     pub automatic: Automatic,
 }
 

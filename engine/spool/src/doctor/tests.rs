@@ -12,7 +12,11 @@ fn this_machine_is_examined_without_a_failure() {
     let diagnosis = checkup.run();
     assert!(diagnosis.host.total.is_some_and(|total| total > 0));
     assert!(diagnosis.disk.is_some_and(|disk| disk.problem.is_none()));
-    assert!(diagnosis.automatic.host.starts_with("host=\"auto\""), "{:?}", diagnosis.automatic);
+    assert!(
+        diagnosis.automatic.host.starts_with("host_memory=\"auto\""),
+        "{:?}",
+        diagnosis.automatic
+    );
     assert_eq!(diagnosis.cuda.problem.is_some(), diagnosis.cuda.devices.is_empty());
 }
 

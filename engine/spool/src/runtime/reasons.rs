@@ -32,9 +32,9 @@ pub(crate) fn refused(state: &State, asked: Asked, refusal: Refusal) -> Error {
         Refusal::Discarded => Error::new(
             ErrorKind::Discarded,
             format!(
-                "{name} was discarded: by `discard()`, or after its last expected restore when \
-                 `discard_after_restore` is set. Expect every restore that is to come, or save it \
-                 again."
+                "{name} was discarded: by `discard()`, or after its last restore where that was \
+                 announced to be read back once. Announce every restore that is to come, or save \
+                 it again."
             ),
         ),
         Refusal::NotYetSaved => Error::new(
@@ -103,13 +103,12 @@ fn too_large(state: &State, name: &str, asked: Asked, largest: u64) -> Error {
         Some(_) => format!(
             "{name} may take up to {bytes:#} when it is encoded, and the largest tier holds \
              {largest:#}. How much it takes is known only afterwards, so there has to be room for \
-             the most, however small it becomes. Make `host` as large as that"
+             the most, however small it becomes. Make `host_memory` as large as that"
         ),
-        None => {
-            format!(
-                "{name} has {bytes:#}, and the largest tier holds {largest:#}. Make `host` larger"
-            )
-        }
+        None => format!(
+            "{name} has {bytes:#}, and the largest tier holds {largest:#}. Make `host_memory` \
+             larger"
+        ),
     };
     let shortage = shortage(state);
     let message =
@@ -165,8 +164,9 @@ fn full(
     let below = if has_tier(state, TierKind::Disk) { "" } else { ", add a `disk`" };
     let _ = write!(
         text,
-        " Discard or restore checkpoints (with `discard_after_restore` the last expected \
-         restore frees its checkpoint), raise `{tier}`{below}, or free space where it lies.{}",
+        " Discard checkpoints, announce what is read back once (`expect` with `once`), raise \
+         `{}`{below}, or free space where it lies.{}",
+        tier.option(),
         shortage(state)
     );
     text

@@ -40,11 +40,11 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
     if settings.device.is_none() && settings.host.is_none() && settings.disk.is_none() {
         return Err(invalid(
             "A spool needs a place to keep its checkpoints, and none was given. Set at least one \
-             of `device`, `host` and `disk`.",
+             of `device_memory`, `host_memory` and `disk`.",
         ));
     }
     let least = alignment(settings);
-    for (name, bytes) in [("device", settings.device), ("host", settings.host)] {
+    for (name, bytes) in [("device_memory", settings.device), ("host_memory", settings.host)] {
         if bytes.is_some_and(|bytes| bytes < least) {
             return Err(too_small(name, bytes.unwrap_or(0), least));
         }

@@ -299,5 +299,5 @@ fn a_retired_arena_gives_its_memory_back() {
 fn more_than_this_machine_has_is_refused_with_a_remedy() {
     let error = Arena::new(TierKind::Device, 1 << 60).unwrap_err();
     assert_eq!(error.kind(), Failure::NoSpace);
-    assert!(error.advice().contains("option `device`"), "{error}");
+    assert!(error.advice().contains("option `device_memory`"), "{error}");
 }

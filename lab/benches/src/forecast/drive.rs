@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use unspool::{Dtype, Error, RegionSpec, Spool, Use, Wait};
+use unspool::{Dtype, Error, RegionSpec, Spool, Then, Use, Wait};
 use unspool_schedule::{Action, Restores, Schedule};
 
 use crate::wave::Wave;
@@ -27,8 +27,10 @@ pub fn drive(
     lookahead: usize,
     wave: &mut Wave,
 ) -> Result<Measured, Error> {
-    let mut uses =
-        Restores::new(schedule.clone()).map(|(step, last)| Use { version: step as i64, last });
+    let mut uses = Restores::new(schedule.clone()).map(|(step, last)| Use {
+        version: step as i64,
+        then: if last { Then::Ends } else { Then::Stays },
+    });
     let mut expect = |count: usize| spool.expect_uses(uses.by_ref().take(count));
     let mut measured = Measured::default();
     let mut fingerprints = HashMap::new();

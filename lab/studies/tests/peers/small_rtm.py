@@ -14,7 +14,7 @@ from unspool_studies.rtm.survey import plan
 
 SHOTS = 6
 WORDS = ["--shape", "71x41", "--spacing", "15", "--shots", SHOTS, "--steps", "420", "--every", "2"]
-WORDS += ["--device", "1MiB", "--host", "1MiB", "--layer", "12"]
+WORDS += ["--device-memory", "1MiB", "--host-memory", "1MiB", "--layer", "12"]
 
 
 class Rtm:

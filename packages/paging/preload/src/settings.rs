@@ -80,7 +80,7 @@ impl Settings {
                 "--codec" => codec = value()?,
                 "--bound" => bound = Some(value()?),
                 "--dtype" => dtype = Some(named(&value()?)?),
-                "--host" => settings.host = Some(size(&value()?)?),
+                "--host-memory" => settings.host = Some(size(&value()?)?),
                 "--disk" => settings.disk = Some(value()?.into()),
                 "--chunk" => settings.chunk = Some(size(&value()?)?),
                 "--threads" => settings.threads = Some(count(&value()?)?),
@@ -96,7 +96,9 @@ impl Settings {
         settings.coding = coding(&codec, bound.as_deref(), dtype.is_some())?;
         settings.dtype = dtype.unwrap_or(Dtype::Float64);
         if settings.disk.is_some() && settings.host.is_none() {
-            return Err("--disk is for what does not fit --host: say how much that is.".to_owned());
+            return Err(
+                "--disk is for what does not fit --host-memory: say how much that is.".to_owned()
+            );
         }
         Ok(settings)
     }
@@ -233,7 +235,7 @@ mod tests {
             ("--resident 1GiB --bound -1 --dtype float32", "above 0"),
             ("--resident 1GiB --bound 1 --dtype float32 --codec lz4", "leave --bound out"),
             ("--resident 1GiB --dtype text", "--dtype text"),
-            ("--resident 1GiB --disk /scratch", "--host"),
+            ("--resident 1GiB --disk /scratch", "--host-memory"),
             ("--resident 1GiB --threads 0", "--threads 0"),
             ("--resident 1GiB --order random", "--order random"),
             ("--resident 1GiB --colour", "--colour is not"),

@@ -140,7 +140,7 @@ fn a_program_without_large_allocations_or_that_fits_is_left_alone() {
 fn what_has_no_room_in_memory_is_on_the_disk_until_the_program_ends() {
     let Some(bench) = Bench::new("exit.c") else { return };
     let disk = bench.folder.path().join("scratch");
-    let options = format!("--match 4MiB --resident 25% --host 0 --disk {}", disk.display());
+    let options = format!("--match 4MiB --resident 25% --host-memory 0 --disk {}", disk.display());
     let told = bench.same(&format!("{options} --stats"), &[]);
     assert!(number(&told, "encoded") > 8.0, "{told}");
     assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
@@ -150,7 +150,7 @@ fn what_has_no_room_in_memory_is_on_the_disk_until_the_program_ends() {
 fn bytes_that_cannot_be_had_back_end_the_program() {
     let Some(bench) = Bench::new("lost.c") else { return };
     let disk = bench.folder.path().join("scratch");
-    let options = format!("--match 4MiB --resident 25% --host 0 --disk {}", disk.display());
+    let options = format!("--match 4MiB --resident 25% --host-memory 0 --disk {}", disk.display());
     assert!(bench.same(&options, &[]).is_empty());
     let output = bench.paged(&options, &[disk.to_str().unwrap()]);
     // SIGBUS, or where the kernel cannot do that, an abort.
@@ -162,7 +162,7 @@ fn bytes_that_cannot_be_had_back_end_the_program() {
 /// The command for a script, with its folder on a disk.
 fn script(disk: &Path, script: &str) -> Command {
     let mut command = Command::new(COMMAND);
-    command.args(["run", "--resident", "25%", "--host", "0", "--disk"]).arg(disk);
+    command.args(["run", "--resident", "25%", "--host-memory", "0", "--disk"]).arg(disk);
     command.arg("--library").arg(library()).args(["--", "sh", "-c", script]);
     command
 }

@@ -17,15 +17,13 @@ from ..schedules.given import figure
 from .accumulated import Accumulated
 from .durable import Durable
 from .fidelity import CheckedRun
+from .options import LOOKAHEAD, Access, Resume
 from .report import AdjointReport, Effect, Fidelity, FidelityWarning, Progress
 from .resumed import ResumableRun
 from .run import Job, Run
 from .states import Part, State
 
 __all__ = ["AdjointReport", "Effect", "Fidelity", "FidelityWarning", "Progress", "adjoint"]
-
-# How many restores ahead of the current one are announced.
-LOOKAHEAD = 1024
 
 # The last version that there can be.
 LAST = (1 << 63) - 1
@@ -40,14 +38,10 @@ def adjoint(
     *,
     for_reverse: Any = None,
     at_end: Callable[[Any], Any] | None = None,
-    first: SupportsIndex = 0,
     progress: Callable[[Progress], Any] | None = None,
-    stream: Any = None,
-    lookahead: SupportsIndex = LOOKAHEAD,
-    resume: str | os.PathLike[str] | None = None,
+    access: Access | None = None,
+    resume: str | os.PathLike[str] | Resume | None = None,
     adjoint_state: Any = None,
-    every: int | str = "auto",
-    hints: str = "schedule",
     check: SupportsIndex = 0,
 ) -> AdjointReport:
     """Runs a simulation forwards and its adjoint backwards, keeping in `spool` what `schedule`
@@ -61,7 +55,7 @@ def adjoint(
         schedule: one of `unspool.schedules`, a list of actions, or a schedule of the package
             `checkpoint_schedules`.
         spool: where copies are kept, a `Spool` or an `IncrementalSpool`. State n gets the version
-            `first + n`; nothing is left behind.
+            n, or another one by `access`; nothing is left behind.
         forward: `forward(state, n0, n1)` takes the steps n0 to n1 - 1, so that state n0 becomes
             state n1: in place, or by returning the new state. With a schedule that does not know
             the number of steps it returns `schedules.Stop(n)` when the forward pass ends at n.
@@ -78,11 +72,11 @@ def adjoint(
             value of the objective and the start of the adjoint. It costs one forward step and one
             copy more, unless the number of steps was not known: the forward pass ends at state N
             then.
-        first: the version of state 0. The versions to `first + N` must be free.
         progress: is called with a `Progress` after every action.
-        stream: the stream of copies of arrays on a GPU, as for `Spool.save`.
-        lookahead: how many restores are announced ahead of time.
-        resume: a folder on a file system that outlives the process. When the process is killed, in
+        access: how the spool is used: an `unspool.types.Access`, with the version of state 0, the
+            stream of copies, and how far ahead restores are announced.
+        resume: a folder on a file system that outlives the process, or an `unspool.types.Resume`
+            with one and the time between two checkpoints. When the process is killed, in
             the forward or in the reverse sweep, the same call in another process goes on from what
             is durable there, and ends with the same bits if the steps compute the same ones. It is
             emptied at the end. Give each problem a folder of its own: a folder of other shapes or
@@ -92,20 +86,13 @@ def adjoint(
             generators of random numbers, numbers and texts, as `Checkpointer.save` takes them; or a
             function without arguments that returns one of these, asked anew each time. It is
             restored in place; numbers, texts and arrays of JAX are replaced in the dictionary.
-        every: for `resume`: the time between two checkpoints, a number of steps, or `"auto"`, as
-            for a `Checkpointer`. States of the forward sweep stay until the end, so that there has
-            to be room for one for each `every` of it.
-        hints: `"schedule"` announces what is restored from a dry run of the schedule. `"learn"`
-            leaves it to a `Spool(learn=True)`: from the second adjoint with the same saves and
-            restores on, what is restored after each run of saves is announced when these are made.
-            It is for schedules whose dry run is expensive or goes another way.
         check: the number of states, spread over the run, that are also kept without loss, to
             estimate what a codec with a bound does to the gradient. `adjoint_state` has to be given
             as for `resume`, with the arrays of the gradient in it; generators of random numbers
             cannot be. Every step is then reversed twice, the checked ones three times: `reverse`
             must change nothing that counts besides `adjoint_state`, and find it where that says.
-            Exact states take the versions after `first + N`. The result is in the report; above
-            5 % there is an `unspool.types.FidelityWarning` too.
+            Exact states take the versions after those of the run. The result is in the report;
+            above 5 % there is an `unspool.types.FidelityWarning` too.
 
     Returns:
         What it cost: steps computed again, bytes moved, time spent and time waited; where it went
@@ -113,8 +100,8 @@ def adjoint(
 
     Raises:
         ScheduleError: the schedule breaks a rule; the action is not carried out.
-        OptionError: an argument makes no sense, the spool has `discard_after_restore`, or another
-            adjoint lies in the folder of `resume`; `hints="learn"`, and the spool does not learn;
+        OptionError: an argument makes no sense, or another adjoint lies in the folder of `resume`;
+            `lookahead="learn"`, and the spool does not learn;
             `check` together with `resume`, or with a schedule that does not know the number of
             steps.
         VersionExistsError: a version is in use.
@@ -126,18 +113,19 @@ def adjoint(
     given = {"at_end": at_end, "progress": progress}
     given = {name: function for name, function in given.items() if function is not None}
     _check_functions(forward=forward, reverse=reverse, **given)
-    base, ahead = _integer("first", first), _integer("lookahead", lookahead)
-    if not 0 <= ahead < 1 << 63:
-        raise OptionError(f"adjoint(lookahead={ahead}): write a number of restores, 0 or more.")
+    access = Access() if access is None else access
+    if not isinstance(access, Access):
+        raise OptionError(f"adjoint(access={access!r}): that is not an unspool.types.Access.")
     _check_spool(spool)
-    _check_hints(hints, spool)
+    base, learns = _integer("first", access.first), access.lookahead == "learn"
+    ahead = _ahead(access.lookahead, spool)
     checks = _checks(check, adjoint_state, resume)
     steps = figure(chosen, "steps")
     wanted = _versions(base, None if steps is None else steps + checks)
     held = State(state)
     part = None if for_reverse is None else Part(for_reverse, held)
-    rest = (held, part, at_end, base, progress, stream, ahead)
-    job = Job(chosen, spool, forward, reverse, *rest, announces=hints == "schedule")
+    rest = (held, part, at_end, base, progress, access.stream, ahead)
+    job = Job(chosen, spool, forward, reverse, *rest, announces=not learns)
     if resume is None:
         _check_versions(spool, wanted)
         if checks:
@@ -146,7 +134,9 @@ def adjoint(
     if adjoint_state is None:
         raise OptionError("adjoint(resume=...): give `adjoint_state`, which reverse steps change.")
     accumulated = Accumulated(adjoint_state)
-    with Durable(resume, every, held, accumulated, base, steps, stream) as durable:
+    resume = resume if isinstance(resume, Resume) else Resume(resume)
+    kept = (held, accumulated, base, steps, access.stream)
+    with Durable(resume.path, resume.every, *kept) as durable:
         return _resumed(job, durable, wanted)
 
 
@@ -176,21 +166,21 @@ def _integer(name: str, value: SupportsIndex) -> int:
 def _check_spool(spool: Any) -> None:
     if isinstance(spool, type) or not callable(getattr(spool, "save", None)):
         raise OptionError(f"adjoint(spool={spool!r}): that is not a Spool.")
-    if getattr(spool, "discard_after_restore", False):
-        raise OptionError(
-            "adjoint: the spool was opened with discard_after_restore=True, so it would discard "
-            "copies that the schedule restores again. Open it without: the driver discards each "
-            "copy after its last use."
-        )
 
 
-def _check_hints(hints: str, spool: Any) -> None:
-    if hints not in ("schedule", "learn"):
-        raise OptionError(f'adjoint(hints={hints!r}): write "schedule" or "learn".')
-    if hints == "learn" and not getattr(spool, "learn", False):
-        raise OptionError(
-            'adjoint(hints="learn"): this spool learns nothing: open it with learn=True.'
-        )
+def _ahead(lookahead: Any, spool: Any) -> int:
+    """How many restores are announced ahead of time."""
+    if lookahead == "learn":
+        if not getattr(spool, "learn", False):
+            raise OptionError(
+                'adjoint(access=Access(lookahead="learn")): the spool does not learn. Open it with '
+                "Spool(learn=True), or leave lookahead as it is."
+            )
+        return LOOKAHEAD
+    ahead = _integer("lookahead", lookahead)
+    if not 0 <= ahead < 1 << 63:
+        raise OptionError(f"adjoint(lookahead={ahead}): write a number of restores, 0 or more.")
+    return ahead
 
 
 def _checks(check: SupportsIndex, adjoint_state: Any, resume: Any) -> int:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from .._restart import Checkpointer
+from .._restart.options import Stop
 from .._unspool import Spool
 from ..errors import CorruptCheckpointError, LostCheckpointError, OptionError, StorageError
 from .accumulated import OWN, Accumulated, shape_of
@@ -119,7 +120,8 @@ class Durable:
 
     def _opened(self, folder: Path, keep: int, arrays: list[Any]) -> Checkpointer:
         host = _room(arrays)
-        return Checkpointer(folder, every=self._every, keep=keep, host=host, signals=())
+        quiet = Stop(signals=())
+        return Checkpointer(folder, every=self._every, keep=keep, host_memory=host, stop=quiet)
 
     def _find(self) -> Place | None:
         for checkpoints in (self._reverse, self._forward):

@@ -139,7 +139,7 @@ def _broken_driver(how: str) -> Finding:
         "CUDA",
         f"A process that loaded the CUDA driver and NVRTC {how}.",
         "Every program that uses the GPU may end in the same way; spools in main memory work with "
-        'on="cpu".',
+        'device="cpu".',
         "See whether nvidia-smi works. Reinstall the driver so that its library and its kernel "
         "module have the same version, reboot, and take folders with other copies of libcuda.so.1 "
         "out of LD_LIBRARY_PATH.",

@@ -39,8 +39,9 @@ class Diagnosis:
             `"memory"`, `"remote"`), `free`, `total`, `direct` (O_DIRECT), `direct_problem`,
             `io_uring`, `io_uring_problem`, `write`, `read` (rates of one thread), `problem`, and
             `spools` in it: `path`, `bytes`, `owner` (`"alive"`, `"dead"`, `"unknown"`), `pid`.
-        automatic_device: what `device="auto"` would take now, in a sentence; None without a device.
-        automatic_host: what `host="auto"` would take now, in a sentence.
+        automatic_device: what `device_memory="auto"` would take now, in a sentence; None without a
+            device.
+        automatic_host: what `host_memory="auto"` would take now, in a sentence.
         libraries: optional libraries by name, with their versions.
         findings: what is missing or poor, the worst first.
     """
@@ -138,7 +139,7 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
     if found.disk is not None:
         yield from _disk(found.disk)
     yield "libraries", ", ".join(f"{name} {text}" for name, text in found.libraries.items()) or "-"
-    yield "automatic", found.automatic_device or 'no device for device="auto"'
+    yield "automatic", found.automatic_device or 'no device for device_memory="auto"'
     yield "", found.automatic_host
 
 

@@ -43,7 +43,7 @@ def _cuda(found: Diagnosis) -> Iterator[Finding]:
             "Spools work, with a device tier in main memory; arrays on a GPU cannot be saved.",
             "If this machine has a GPU, mend what the message says; `nvidia-smi` shows whether the "
             "driver works. Without a GPU nothing is to be done: leave `device=` out, or say "
-            'on="cpu".',
+            'device="cpu".',
         )
     path = found.cuda.path
     if path is not None and not path.rpartition("/")[2].startswith("libcuda.so"):
@@ -151,8 +151,8 @@ def _links(about: str, speeds: Facts) -> Iterator[Finding]:
             f"Each direction gives {rate(speeds.both_each)} while the other one runs, and "
             f"{rate(slower)} alone.",
             "Flushes and prefetches slow each other down when they overlap.",
-            "Hold prefetches back until the forward pass ends: expect(..., start=False), then "
-            "start_prefetch().",
+            "Announce what is read back once before the forward pass: expect(..., once=True) holds "
+            "prefetches back until the first restore.",
         )
 
 

@@ -87,8 +87,8 @@ class Held:
 class Chain:
     """States and their checkpoints in a spool."""
 
-    def __init__(self, spool: Spool, every: int) -> None:
-        self._spool, self._every = spool, every
+    def __init__(self, spool: Spool, full: int) -> None:
+        self._spool, self._every = spool, full
         self._newest: State | None = None
         # The whole numbers of the newest state (not kept of one that was stored in full and is the
         # newest again), and of the one that was restored last.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import operator
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any, Self, SupportsIndex
 
 from .._arrays import device_for
@@ -19,10 +20,7 @@ from .numbers import Form, Place, as_array, decoded, encoded, on_stream, place_o
 __all__ = ["IncrementalSpool"]
 
 #: What is asked of an `IncrementalSpool` and answered by its spool.
-PASSED_ON = frozenset(
-    """close closed discard_after_restore expect forget_hints hold_prefetch learn on prepare
-    start_prefetch stats write_trace""".split()
-)
+PASSED_ON = frozenset("close closed device latest learn prepare stats write_trace".split())
 
 
 class IncrementalSpool:
@@ -40,46 +38,47 @@ class IncrementalSpool:
 
     The newest state is held in memory, or on the GPU of its arrays: up to two whole numbers for
     each value, and as many again for a while when the next one is saved. Restores in reverse order
-    read one difference each; any other one reads up to `every` checkpoints. A state that was
-    discarded takes room until no older one is built on it, which are at most `every - 1`; where the
+    read one difference each; any other one reads up to `full` checkpoints. A state that was
+    discarded takes room until no older one is built on it, which are at most `full - 1`; where the
     newest is always discarded first, it takes none.
 
     What the spool has means something to this object alone: a durable directory cannot be opened
     again as this history. A call on another stream of a GPU than the one before, or for arrays of
     another library, stores the newest state in full first. All methods may be called from several
-    threads; one runs at a time. `close`, `closed`, `expect`, `forget_hints`, `hold_prefetch`,
-    `start_prefetch`, `prepare`, `stats`, `write_trace` and `on` are those of the spool.
+    threads; one runs at a time. `close`, `closed`, `device`, `prepare`, `stats` and `write_trace`
+    are those of the spool.
 
     Arguments:
         spool: where the differences go; empty, and of this object alone from now on. Its own codec
             is not used.
         codec: a `Bound(abs=...)`, or a mapping of them by the names of arrays as for `Spool`, with
             `"lossless"` or None for arrays without a bound.
-        every: one state in so many is stored in full.
+        full: one state in so many is stored in full.
 
     Raises:
         OptionError: an option makes no sense, or the spool cannot be used.
     """
 
-    def __init__(self, spool: Spool, codec: Any, *, every: SupportsIndex = 16) -> None:
+    def __init__(self, spool: Spool, codec: Any, *, full: SupportsIndex = 16) -> None:
         if not isinstance(spool, Spool):
             raise OptionError(f"IncrementalSpool(spool={spool!r}): that is not a Spool.")
-        if spool.discard_after_restore or len(spool):
-            what = "discards what was restored" if spool.discard_after_restore else "is not empty"
+        if len(spool):
             raise OptionError(
-                f"IncrementalSpool: the spool {what}, and states are built on others in it: open "
-                "one that is empty and keeps them."
+                "IncrementalSpool: the spool is not empty, and what is in it is of this object "
+                "alone: open another one."
             )
-        if _whole("every", every) < 1:
-            raise OptionError(f"IncrementalSpool(every={every}): write a number of states from 1.")
+        if _whole("full", full) < 1:
+            raise OptionError(f"IncrementalSpool(full={full}): write a number of states from 1.")
         self._bounds = _bounds(codec)
         if not any(self._bounds.values()):
             raise OptionError(
                 "IncrementalSpool: without a bound, the difference to the next state takes about "
                 'as much as the state. Give a Bound(abs=...), or use Spool(codec="lossless").'
             )
-        self._spool, self._chain = spool, Chain(spool, operator.index(every))
+        self._spool, self._chain = spool, Chain(spool, operator.index(full))
         self._states: dict[int, State] = {}
+        #: Restores that are still to come of what is read back once.
+        self._once: Counter[int] = Counter()
         self._lock = threading.RLock()
 
     def save(
@@ -153,6 +152,7 @@ class IncrementalSpool:
                         targets[name][...] = value
             if write is not None:
                 write()
+            self._restored(number)
 
     def load(
         self, version: SupportsIndex, /, *, to: str = "numpy", device: str | None = None
@@ -164,16 +164,47 @@ class IncrementalSpool:
         """
         with self._call(version) as number:
             state = self._find(number)
-            own = self._spool.on.partition(":")[2]
+            own = self._spool.device.partition(":")[2]
             place = Place(to, device_for(to, device, int(own) if own else None))
             layout = state.layout
             places = (place,) * len(layout.names)
             with on_stream(None, places) as handle:
                 found = dict(self._values(state, places, handle, set(layout.names)))
+            self._restored(number)
             if layout.text is not None:
                 return build(layout.text, found)
             several = tuple(found.values())
             return found if layout.by_name else several if len(several) > 1 else several[0]
+
+    def expect(
+        self,
+        versions: Iterable[SupportsIndex],
+        /,
+        *,
+        once: bool = False,
+        last: bool | Iterable[bool] | None = None,
+    ) -> None:
+        """Announces restores, as `Spool.expect` does."""
+        if once:
+            versions = [operator.index(version) for version in versions]
+        self._spool.expect(versions, last=last)
+        if once:
+            with self._lock:
+                self._once.update(versions)
+
+    def forget_hints(self) -> None:
+        """Forgets everything that `expect` has announced."""
+        self._spool.forget_hints()
+        with self._lock:
+            self._once.clear()
+
+    def _restored(self, number: int) -> None:
+        """Discards a state that is read back once, after the last restore that was announced."""
+        if number in self._once:
+            self._once[number] -= 1
+            if not self._once[number]:
+                del self._once[number]
+                self.discard(number)
 
     def discard(self, version: SupportsIndex, /) -> None:
         """Discards what was saved under `version`. Its checkpoint stays in the spool for as long as
@@ -234,7 +265,7 @@ class IncrementalSpool:
         with self._lock:
             try:
                 # A closed spool says so, also to what would be answered from memory.
-                _ = self._spool.latest
+                self._spool.latest()
                 yield number
             except Error as error:
                 error.version = number

@@ -28,7 +28,7 @@ def paged(
     codec: Bound | Literal["lossless", "lz4", "zstd"] | None = "lossless",
     order: Order | None = None,
     disk: Disk | AnyPath | None = None,
-    host: int | float | str | None = None,
+    host_memory: int | float | str | None = None,
     chunk: int | str | None = None,
     threads: int | None = None,
     user_mode_only: bool = False,
@@ -52,8 +52,9 @@ def paged(
             its values; `PagingStats.lossy_most` counts how often that was.
         order: the order in which the program will go through the array, as for
             `PagedArray.expect`.
-        disk: a directory, or a `Disk` with one and a `capacity`, for encoded chunks beyond `host`.
-        host: the most bytes of encoded chunks in memory; None for no limit.
+        disk: a directory, or a `Disk` with one and a `capacity`, for encoded chunks beyond
+            `host_memory`.
+        host_memory: the most bytes of encoded chunks in memory; None for no limit.
         chunk: bytes that are moved at a time, a multiple of the page of 4 KiB; None for 256 KiB to
             2 MiB, as suits `resident`.
         threads: threads that answer page faults; None for 2 to 4, as suits the machine.
@@ -74,7 +75,7 @@ def paged(
     options = {
         "codec": codec,
         "disk": _disk(disk),
-        "host": None if host is None else _size("host", host),
+        "host": None if host_memory is None else _size("host_memory", host_memory),
         "chunk": None if chunk is None else _size("chunk", chunk),
         "threads": threads,
         "user_mode_only": user_mode_only,

@@ -7,7 +7,7 @@ import operator
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -32,6 +32,7 @@ from ..errors import (
 )
 from . import random
 from .core import Core, Outcome, RestartCore
+from .options import Auto, Copies, Stop
 from .parts import CheckpointPart, parts
 from .ranks import ranks_of
 from .signals import Signals
@@ -72,46 +73,28 @@ class Checkpointer:
             that is to hold it exists. Each rank has a folder in it. A relative path is that of the
             working directory at the opening.
         every: when `due` says yes: a duration such as `"10min"` after the last checkpoint, a number
-            of steps as an integer, `"auto"` for the interval that loses least by what a checkpoint
-            costs (Daly 2006), or None.
+            of steps as an integer, an `Auto` or `"auto"` for the interval that loses least by what
+            a checkpoint costs, or None.
         keep: how many checkpoints that count stay; one or two more may lie there for a while.
         codec: what is done with the bytes of arrays, as for a `Spool`.
-        device: the size of a device tier, as for a `Spool`: arrays of a GPU are copied there first.
-        host: the size of the host tier, as for a `Spool`. With `"auto"` it follows what is saved:
-            it takes up to twice the largest state, three times with `increments`.
-        on: where the device tier is, as for a `Spool`.
-        ranks: None, a communicator of mpi4py, a process group of PyTorch, `"torch"` for its default
-            one, or an object with `rank`, `size` and `all_gather(message, seconds)`.
-        limit: the time after which the run is asked to stop, such as `"23h50min"`.
-        signals: the signals that ask the run to stop, by name. Handlers that were there before are
-            called too, and come back at `close`. Only the main thread can install handlers: a
-            Checkpointer that is opened in another one hears of signals while one of the main thread
-            with the same signals is open.
-        mtbf: the mean time between two failures of the job, for `"auto"`. Without it, five years
-            divided by the number of ranks, and at most a day.
-        share: the largest share of the run time for which saves may make the job wait, for
-            `"auto"`.
-        on_error: `"raise"` raises what went wrong after an earlier `save`; `"warn"` makes it a
-            `RuntimeWarning`, and the run goes on.
-        timeout: the longest wait for the disk and for other ranks, in seconds. The ranks take up to
-            5 s more to find out which of them does not answer.
-        remote: a place beyond the machine where checkpoints are copied to after they count, in the
-            background: `"s3://bucket/prefix"`, `"gs://bucket/prefix"`, `"az://container/prefix"`,
-            or another directory, such as one of a parallel file system. A restart takes the newest
-            checkpoint that each rank can get from its folder or from there. Credentials are those
-            of the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
-        remote_every: which checkpoints are copied: `"auto"` is each one for which the place has
-            time, a duration or a number of steps as in `every`, and None the last one, at `close`,
-            which is copied in any case.
-        partner: which checkpoints another rank keeps as well, on another machine where there is
-            one: `"auto"`, a duration or a number of steps as in `every`. A save gives the newest
-            one that counts away and waits for that.
         increments: with True, a checkpoint is stored as what has changed since the one before, in
             chunks of 64 KiB, and in full as often as costs least; with a number, one in so many
             is full, and more where increments would be larger than that. Checkpoints are compared
             in the host tier, which needs room for one of them, and for three where saves are not to
-            wait for the disk. A `device` tier with room for two of them compares arrays of a GPU
+            wait for the disk. A device tier with room for two of them compares arrays of a GPU
             there: then only what has changed leaves it.
+        device_memory: the size of a device tier, as for a `Spool`: arrays of a GPU are copied there
+            first.
+        host_memory: the size of the host tier, as for a `Spool`. With `"auto"` it follows what is
+            saved: it takes up to twice the largest state, three times with `increments`.
+        device: the place of the device tier, as for a `Spool`.
+        ranks: None, a communicator of mpi4py, a process group of PyTorch, `"torch"` for its default
+            one, or an object with `rank`, `size` and `all_gather(message, seconds)`.
+        copies: where checkpoints are kept besides: a `Copies`, or a place beyond the machine, such
+            as `"s3://bucket/prefix"`.
+        stop: what ends the run before it is done: a `Stop`. Without it, SIGTERM and SIGUSR1 do.
+        timeout: the longest wait for the disk and for other ranks, in seconds. The ranks take up to
+            5 s more to find out which of them does not answer.
 
     Raises:
         OptionError: an argument makes no sense, or checkpoints of another number of ranks lie
@@ -128,35 +111,31 @@ class Checkpointer:
         self,
         path: AnyPath,
         *,
-        every: int | str | None = "auto",
+        every: int | str | Auto | None = "auto",
         keep: int = 2,
         codec: Codecs = None,
-        device: int | str | None = None,
-        host: int | str | None = "auto",
-        on: str = "auto",
-        ranks: Any = None,
-        limit: str | float | None = None,
-        signals: Iterable[str] = ("SIGTERM", "SIGUSR1"),
-        mtbf: str | float | None = None,
-        share: float = 0.05,
-        on_error: Literal["raise", "warn"] = "raise",
-        timeout: float = 300.0,
-        remote: AnyPath | None = None,
-        remote_every: int | str | None = "auto",
-        partner: int | str | None = None,
         increments: bool | int = False,
+        device_memory: int | str | None = None,
+        host_memory: int | str | None = "auto",
+        device: str = "auto",
+        ranks: Any = None,
+        copies: Copies | AnyPath | None = None,
+        stop: Stop | None = None,
+        timeout: float = 300.0,
     ) -> None:
+        rule = every if isinstance(every, Auto) else Auto()
+        copies = copies if isinstance(copies, Copies) else Copies(copies)
+        stop = _stop(stop)
         if type(keep) is not int or not 0 < keep < 1 << 32:
             raise OptionError(f"keep={shown(keep)}: write how many checkpoints stay, at least 1.")
-        if not isinstance(on_error, str) or on_error not in ("raise", "warn"):
-            raise OptionError(f'on_error={shown(on_error)}: write "raise" or "warn".')
-        self._signals, self._path = Signals(signals), absolute(path, "path")
-        place = None if remote is None else _place(remote)
+        self._signals, self._path = Signals(stop.signals), absolute(path, "path")
+        place = None if copies.remote is None else _place(copies.remote)
         opened: list[Spool] = []
 
         def make(data: Path | None) -> Spool:
             disk = None if data is None else Disk(data, durable=True)
-            spool = Spool(device, host, disk, codec=codec, on=on, timeout=timeout)
+            memory = (device_memory, host_memory)
+            spool = Spool(*memory, disk, device=device, codec=codec, timeout=timeout)
             opened.append(spool)
             return spool
 
@@ -165,16 +144,16 @@ class Checkpointer:
                 self._path,
                 ranks_of(ranks, timeout),
                 make,
-                every=every,
+                every="auto" if isinstance(every, Auto) else every,
                 keep=keep,
                 stops=bool(self._signals),
-                limit=limit,
-                mtbf=mtbf,
-                share=share,
+                limit=stop.limit,
+                mtbf=rule.mtbf,
+                share=rule.share,
                 timeout=timeout,
                 remote=None if place is None else str(place),
-                remote_every=remote_every,
-                partner=partner,
+                remote_every=copies.every,
+                partner=copies.partner,
                 increments=increments,
             )
         except BaseException:
@@ -182,7 +161,7 @@ class Checkpointer:
                 spool.close()
             raise
         self._spool = opened[0]
-        self._on_error = on_error
+        self._on_error = stop.on_error
         self._restored: int | None = None
         self._open, self._process = True, os.getpid()
         self._signals.install(self._core.stop)
@@ -418,7 +397,7 @@ class Checkpointer:
         call when it does not get there; the next opening goes on with it then.
 
         What cannot be made durable is tried once more, and then this raises, and the Checkpointer
-        stays open, so that it can be closed again; with `on_error="warn"` it is given up.
+        stays open, so that it can be closed again; with `Stop(on_error="warn")` it is given up.
 
         Raises:
             CapacityError, StorageError, WaitTimeoutError: a checkpoint does not count, and why; or
@@ -580,6 +559,15 @@ class Checkpointer:
         except Error as why:
             warnings.warn(str(why), RuntimeWarning, stacklevel=2)
             self._give_up()
+
+
+def _stop(given: Any) -> Stop:
+    stop = Stop() if given is None else given
+    if not isinstance(stop, Stop):
+        raise OptionError(f"stop={shown(stop)}: write a Stop, such as Stop(limit='23h50min').")
+    if not isinstance(stop.on_error, str) or stop.on_error not in ("raise", "warn"):
+        raise OptionError(f'Stop(on_error={shown(stop.on_error)}): write "raise" or "warn".')
+    return stop
 
 
 def _place(remote: AnyPath) -> Path | str:

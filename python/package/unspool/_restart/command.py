@@ -197,7 +197,7 @@ def _opened(disk: Disk) -> Iterator[Spool]:
     """A spool of which what is lost is told here, and not warned of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        spool = Spool(on="cpu", disk=disk)
+        spool = Spool(device="cpu", disk=disk)
     with spool:
         yield spool
 

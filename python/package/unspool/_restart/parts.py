@@ -65,7 +65,7 @@ class Part:
             return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            spool = Spool(on="cpu", disk=Disk(self.place, mode="r"))
+            spool = Spool(device="cpu", disk=Disk(self.place, mode="r"))
         with spool, whole(spool, self.step) as there:
             yield there
 

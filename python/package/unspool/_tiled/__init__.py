@@ -23,8 +23,8 @@ def tiled(
     dtype: Any = float,
     *,
     tile: int | str | Sequence[int] = "16MiB",
-    device: int | float | str | None = None,
-    host: int | float | str | None = None,
+    device_memory: int | float | str | None = None,
+    host_memory: int | float | str | None = None,
     disk: Disk | str | os.PathLike[str] | tuple[Any, Any] | None = None,
     codec: Codec = "lossless",
     fill: complex = 0,
@@ -41,9 +41,8 @@ def tiled(
         tile: how it is cut: rows of the first axis as an integer; as many rows as have so many
             bytes, as text; or the shape of a tile. 8 to 64 MiB suit a GPU. Tiles at the ends are
             smaller where the shape is not a multiple.
-        device: the size of the device tier, as for `Spool`.
-        host: the size of the host tier, as for `Spool`.
-            One of the two is needed.
+        device_memory: the size of the device tier, as for `Spool`.
+        host_memory: the size of the host tier, as for `Spool`. One of the two is needed.
         disk: the disk tier, as for `Spool`; not a durable one.
         codec: how tiles are encoded: `"lossless"`, None for not at all, or another one as for
             `Spool`. A `Bound` holds against what was written last: each time that a tile is
@@ -52,7 +51,7 @@ def tiled(
         to: the library of the arrays that blocks give: `"numpy"`, `"cupy"`, `"torch"`, or None for
             the buffers of `Spool.writing`. `"auto"` takes CuPy for a device tier on a GPU, else
             NumPy.
-        options: further options of `Spool`, such as `timeout` and `on`.
+        options: further options of `Spool`, such as `timeout` and `device`.
 
     Raises:
         OptionError: an argument makes no sense.
@@ -68,18 +67,19 @@ def tiled(
             f"tiled(disk={disk!r}): the tiles are gone with the array; give a Disk that is not "
             "durable."
         )
-    for name in ("discard_after_restore", "learn", "accumulate", "profile"):
+    for name in ("learn", "accumulate", "profile"):
         if name in options:
             raise OptionError(f"tiled({name}=...): the tiles of an array are not kept that way.")
     if isinstance(codec, Mapping):
         raise OptionError(f"tiled(codec={codec!r}): all tiles of an array have one codec.")
-    if device is None and host is None:
-        raise OptionError("tiled() computes in memory: give device= or host= a size.")
+    if device_memory is None and host_memory is None:
+        raise OptionError("tiled() computes in memory: give device_memory= or host_memory= a size.")
     name, found = module.checked_dtype(dtype)
     grid = module.grid_of(shape, tile, found.itemsize)
     value = module.checked_fill(fill, found)
     if to not in ("auto", "numpy", "cupy", "torch", None):
         raise OptionError(f'tiled(to={to!r}): write "numpy", "cupy", "torch", "auto" or None.')
-    spool = Spool(device=device, host=host, disk=disk, codec=codec, **options)
+    memory: dict[str, Any] = {"device_memory": device_memory, "host_memory": host_memory}
+    spool = Spool(**memory, disk=disk, codec=codec, **options)
     made: TiledArray = module.TiledArray(grid, name, value, spool, to, codec)
     return made

@@ -83,7 +83,7 @@ class TiledArray:
         self._grid, self._name, self._fill = grid, name, fill
         self._dtype: np.dtype[Any] = numpy_dtype(name)
         self._spool = spool
-        self._on_gpu = spool.on != "cpu" and spool.stats().tiers[0].name == "device"
+        self._on_gpu = spool.device != "cpu" and spool.stats().tiers[0].name == "device"
         found: Library = "cupy" if self._on_gpu else "numpy"
         self._to = found if to == "auto" else to
         bounded = isinstance(codec, Bound | Zfp) or getattr(codec, "abs", None) is not None

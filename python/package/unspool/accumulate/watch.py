@@ -106,8 +106,8 @@ class Watch:
     def _follow(self, known: Profile, spool: Any) -> None:
         if known.codec != self._codec:
             return self._drop(f"the codec is {self._codec}, and was {known.codec}")
-        if known.on.partition(":")[0] != spool.on.partition(":")[0]:
-            return self._drop(f"the spool is on {spool.on}, and was on {known.on}")
+        if known.device.partition(":")[0] != spool.device.partition(":")[0]:
+            return self._drop(f"the spool is on {spool.device}, and was on {known.device}")
         if known.link is None or not known.checkpoints:
             return None
         cost, cache = _cost(known), _cache(spool) or known.cache
@@ -120,7 +120,7 @@ class Watch:
     def _most_together(self, known: Profile, spool: Any) -> int:
         """How many checkpoints a spool can hold: those of a GPU whose memory is its first tier."""
         tiers = spool._stats().tiers
-        if not spool.on.startswith("cuda") or tiers[0].name != "device":
+        if not spool.device.startswith("cuda") or tiers[0].name != "device":
             return 1
         largest = max(one.raw for one in known.checkpoints)
         return max(1, min(self._most, self._held // max(1, largest)))
@@ -231,7 +231,7 @@ class Watch:
     def _out_of_pace(self, number: int) -> bool:
         assert self._known is not None
         then = self._then[number]
-        if self._known.on.startswith("cuda") and self._computed < then:
+        if self._known.device.startswith("cuda") and self._computed < then:
             # The host only enqueues: that it is ahead says nothing of when states are there.
             return False
         longer, shorter = max(then, self._computed), min(then, self._computed)
@@ -252,7 +252,7 @@ class Watch:
             tuple(self._rows),
             tuple(self._layouts),
             self._codec,
-            spool.on,
+            spool.device,
             _cache(spool),
             _link(spool),
         )
@@ -297,7 +297,7 @@ def _cost(known: Profile) -> CodecCost:
     """
     if known.cost is not None:
         return known.cost
-    if known.on.startswith("cuda"):
+    if known.device.startswith("cuda"):
         return NVCOMP if known.codec.startswith("NvComp") else TWINE
     fastest: dict[int, float] = {}
     for one in known.checkpoints:

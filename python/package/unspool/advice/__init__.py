@@ -10,6 +10,7 @@ from .advising import Advice, advise
 from .coding import Compression
 from .jobs import Choice, Prices
 from .links import Link, Links, LinksError, Rate
+from .options import Costs, Failures, Waits
 from .places import Place
 from .planning import measure_links, plan, predict, what_if
 from .plans import Candidate, LeftOut, LinkBytes, NoPlanError, Plan, WhatIf
@@ -21,6 +22,8 @@ __all__ = [
     "Candidate",
     "Choice",
     "Compression",
+    "Costs",
+    "Failures",
     "LeftOut",
     "Link",
     "LinkBytes",
@@ -34,6 +37,7 @@ __all__ = [
     "Prices",
     "Rate",
     "Tiers",
+    "Waits",
     "WhatIf",
     "advise",
     "measure_links",

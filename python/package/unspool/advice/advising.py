@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from .._unspool import automatic_rule
 from ..errors import OptionError
@@ -14,10 +14,13 @@ from .coding import coded, copy_rate, is_on_gpu, sample_of
 from .figure import draw
 from .jobs import Choice, Prices, Problem, choices_of, duration
 from .model import Level, efficiency
+from .options import Costs, Failures, Waits
 from .places import Place, directory_of, endurance_of
 from .plans import LeftOut
 from .power import Power
 from .sizes import bytes_of, count_of, duration_of, number
+
+_T = TypeVar("_T")
 
 #: A way that loses so much more of the time is as good, if it is simpler.
 AS_GOOD = 0.001
@@ -234,20 +237,14 @@ def advise(
     *,
     remote: Any = None,
     ranks: int = 1,
-    mtbf: float | str | None = None,
-    rank_mtbf: float | str | None = None,
-    healed: float = 0.9,
+    failures: Failures | None = None,
     work: float | str = "7d",
-    blocking: bool = False,
-    blocked: float | str | None = None,
-    restart: float | str = "60s",
+    waits: Waits | None = None,
     codecs: Sequence[Any] | None = None,
     increments: float | None = None,
     on_gpu: bool | None = None,
     writers: int = 1,
-    endurance: int | str | None = None,
-    power: Power | None = None,
-    prices: Prices | None = None,
+    costs: Costs | None = None,
 ) -> Advice:
     """Says how a long job should keep its checkpoints: how often, where, with which codec, and what
     each way costs in time, wear, money and energy.
@@ -262,15 +259,9 @@ def advise(
             `Place(write, read)`.
         remote: a second place, which survives the loss of the first, likewise.
         ranks: processes of the job, usually one a GPU; every one writes such a checkpoint.
-        mtbf: the mean time between two failures of the whole job.
-        rank_mtbf: that of one rank: the job fails `ranks` times as often. Without both it is what
-            `Checkpointer` assumes: five years for a rank, and at most a day for a job.
-        healed: the share of failures after which `disk` is still there; only with `remote`.
+        failures: how often the job fails, an `unspool.advice.Failures`.
         work: the time that the job computes, without checkpoints and failures.
-        blocking: whether a save returns only when it is durable. A `Checkpointer` does not block.
-        blocked: the time for which a save makes the application wait otherwise; without it, that of
-            a copy of the arrays.
-        restart: from a failure to where the restart begins to read: to notice, queue and start.
+        waits: for how long it waits besides, an `unspool.advice.Waits`.
         codecs: what to try on the arrays: `"lossless"`, a `Bound`, ... or
             `unspool.advice.Compression` with its figures. Without it, `"lossless"` where there
             are arrays.
@@ -278,10 +269,7 @@ def advise(
             see what writing only that would bring.
         on_gpu: whether the arrays are on a GPU; without it, where they are now.
         writers: ranks of a node, which write to the same disk at the same time.
-        endurance: bytes that may be written to that disk, such as `"600TB"` from its data sheet, or
-            `"auto"` to ask the drive for its wear.
-        power: of a rank, for the energy.
-        prices: of a node, for the work that a price buys.
+        costs: what it costs beside time, an `unspool.advice.Costs`.
 
     Raises:
         OptionError: a figure makes no sense, or every way takes longer to save a checkpoint than
@@ -291,20 +279,22 @@ def advise(
     """
     notes: list[str] = []
     # What costs no time is checked before anything is measured.
+    failures = _record("failures", failures, Failures)
+    waits, costs = _record("waits", waits, Waits), _record("costs", costs, Costs)
     ranks, writers = count_of("ranks", ranks, MOST), count_of("writers", writers, MOST)
-    every, source = _mtbf(mtbf, rank_mtbf, ranks)
+    every, source = _mtbf(failures.mtbf, failures.rank_mtbf, ranks)
     arrays = sample_of(checkpoint)
     whole = sum(one.nbytes for one in arrays or ()) or bytes_of("checkpoint", checkpoint)
     there = is_on_gpu(arrays or []) if on_gpu is None else bool(on_gpu)
-    healed, work = number("healed", healed, 0.0, 1.0), duration_of("work", work, 1e-3)
-    restart = duration_of("restart", restart)
+    healed, work = number("healed", failures.healed, 0.0, 1.0), duration_of("work", work, 1e-3)
+    restart = duration_of("restart", waits.restart)
     if increments is not None:
         increments = number("increments", increments, 1e-6, 1.0)
-    _check_kind("power", power, Power)
-    _check_kind("prices", prices, Prices)
+    _check_kind("power", costs.power, Power)
+    _check_kind("prices", costs.prices, Prices)
     _check_place("disk", disk)
     _check_place("remote", remote)
-    copy = _copy(blocked, whole, there, bool(blocking))
+    copy = _copy(waits.blocked, whole, there, bool(waits.blocking))
     tried = tuple(coded(one, arrays, there) for one in _codecs(codecs, arrays, notes))
     disk = _measured(disk, writers)
     problem = Problem(
@@ -316,21 +306,26 @@ def advise(
         remote=None if remote is None else _measured(remote, writers),
         healed=healed,
         work=work,
-        blocking=bool(blocking),
+        blocking=bool(waits.blocking),
         copy=copy,
         restart=restart,
         codecs=tried,
         increments=increments,
         on_gpu=there,
         writers=writers,
-        endurance=_endurance(endurance, disk, notes),
-        power=power,
-        prices=prices,
+        endurance=_endurance(costs.endurance, disk, notes),
+        power=costs.power,
+        prices=costs.prices,
     )
     choices, left_out = choices_of(problem)
     if not choices:
         raise OptionError(f"No way of keeping checkpoints works: {left_out[0].reason}")
     return Advice(problem, choices, left_out, tuple(notes))
+
+
+def _record(name: str, given: Any, kind: type[_T]) -> _T:
+    _check_kind(name, given, kind)
+    return kind() if given is None else cast("_T", given)
 
 
 def _mtbf(job: Any, rank: Any, ranks: int) -> tuple[float, str]:

@@ -270,7 +270,7 @@ def copy_rate(on_gpu: bool) -> float:
     if on_gpu:
         return 1.4e12
     source, best = bytearray(b"\1") * COPIED, 0.0
-    with Spool(host=COPIED + (1 << 20), on="cpu") as spool:
+    with Spool(host_memory=COPIED + (1 << 20), device="cpu") as spool:
         # The first one touches the memory.
         for version in range(4):
             begin = time.perf_counter()

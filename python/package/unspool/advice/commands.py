@@ -25,6 +25,7 @@ from .advising import advise
 from .coding import Compression
 from .jobs import Prices
 from .links import Links, Rate
+from .options import Costs, Failures, Waits
 from .places import Place
 from .planning import measure_links, plan, what_if
 from .plans import what_if_table
@@ -83,11 +84,11 @@ spool in virtual time, at the speeds of this machine's links, which are measured
     _add(of, "--reverse-state", "SIZE", part)
     _add(of, "--arrays", "N", "of a state (1)", type=_count, default=1)
     tiers = parser.add_argument_group("tiers")
-    _add(tiers, "--device", "SIZE", "memory of the GPU, or what stands for it")
-    _add(tiers, "--host", "SIZE", "main memory")
+    _add(tiers, "--device-memory", "SIZE", "memory of the GPU, or what stands for it")
+    _add(tiers, "--host-memory", "SIZE", "main memory")
     _add(tiers, "--disk", "DIR", "the directory of the disk tier")
     _add(tiers, "--disk-size", "SIZE", "at most so much of it (default: all that is free)")
-    _add(tiers, "--on", "PLACE", "auto, cpu, cuda or cuda:1", default="auto")
+    _add(tiers, "--device", "PLACE", "auto, cpu, cuda or cuda:1", default="auto")
     codec = parser.add_argument_group("codec of the spool")
     _add(codec, "--ratio", "R", "states become so many times smaller", type=float)
     speed = 'bytes of the arrays: "500 GB/s" (default: that of Twine)'
@@ -115,7 +116,8 @@ def run_plan(options: Namespace) -> int:
     if target is not None:
         _check_target(target)
     seconds = _milliseconds("--step-ms", options.step_ms)
-    tiers = {"device": options.device, "host": options.host, "disk": _disk(options)}
+    memory = {"device_memory": options.device_memory, "host_memory": options.host_memory}
+    tiers = {**memory, "disk": _disk(options)}
     found = plan(
         options.steps,
         options.state,
@@ -123,7 +125,7 @@ def run_plan(options: Namespace) -> int:
         **tiers,
         reverse_seconds=_milliseconds("--reverse-ms", options.reverse_ms),
         reverse_bytes=options.reverse_state,
-        on=options.on,
+        device=options.device,
         compression=_compression(
             options,
             "{} says nothing of how small states become: add --ratio, as the command "
@@ -164,7 +166,9 @@ def _links(options: Namespace, tiers: dict[str, Any]) -> Links | None:
     if options.arrays == 1:
         return None
     state = bytes_of("--state", options.state)
-    return measure_links(**tiers, on=options.on, checkpoint_bytes=state, arrays=options.arrays)
+    return measure_links(
+        **tiers, device=options.device, checkpoint_bytes=state, arrays=options.arrays
+    )
 
 
 def _check_target(target: Path) -> None:
@@ -245,10 +249,7 @@ def _cost_options(costs: Any) -> None:
 
 
 #: Options of `unspool advise` that are arguments of `advise`.
-SAME = (
-    *("ranks", "mtbf", "rank_mtbf", "healed", "work", "blocking", "blocked", "restart"),
-    *("increments", "on_gpu", "writers", "endurance"),
-)
+SAME = ("ranks", "work", "increments", "on_gpu", "writers")
 
 
 def run_advise(options: Namespace) -> int:
@@ -264,9 +265,10 @@ def run_advise(options: Namespace) -> int:
         options.bytes if options.sample is None else _arrays(options.sample),
         _place("--disk", options.disk),
         remote=None if options.remote is None else _place("--remote", options.remote),
+        failures=Failures(options.mtbf, options.rank_mtbf, options.healed),
+        waits=Waits(options.blocking, options.blocked, options.restart),
         codecs=_codecs(options),
-        power=_power(options.watts),
-        prices=_prices(options),
+        costs=Costs(options.endurance, _power(options.watts), _prices(options)),
         **{name: getattr(options, name) for name in SAME},
     )
     _print(found, options)

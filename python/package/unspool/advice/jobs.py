@@ -342,19 +342,19 @@ class _Run:
         automatic = max(model.optimum(level.blocked, problem.mtbf), level.durable)
         if problem.blocking or not interval / NEAR <= automatic <= interval * NEAR:
             return [f'every="{duration(interval)}"']
-        words = ['every="auto"', f'mtbf="{duration(problem.mtbf)}"']
+        words = [f'mtbf="{duration(problem.mtbf)}"']
         lost = level.blocked / (automatic + level.blocked)
         if lost > share:
             words.append(f"share={min(0.99, math.ceil(lost * 110) / 100):g}")
-        return words
+        return [f"every=Auto({', '.join(words)})"]
 
     def _copies(self, place: Place, copied: int) -> list[str]:
         step = self.interval + self.level.blocked
-        words = [f'remote="{_folder(place, "PLACE")}"']
+        remote = f'"{_folder(place, "PLACE")}"'
         # As often as the place has time is what "auto" does, and the default.
         if (copied - 1) * step > self.problem.checkpoint_bytes / self.way.coded.ratio / place.write:
-            words.append(f'remote_every="{duration(copied * step)}"')
-        return words
+            return [f'copies=Copies({remote}, every="{duration(copied * step)}")']
+        return [f"copies={remote}"]
 
 
 def _folder(place: Place, unknown: str) -> str:

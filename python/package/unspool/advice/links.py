@@ -67,7 +67,7 @@ class Links(Kept):
     """The speeds of one machine, as `measure_links` finds them.
 
     Attributes:
-        on: `"cpu"` or `"cuda:0"`: where the arrays and the device tier were.
+        device: `"cpu"` or `"cuda:0"`: where the arrays and the device tier were.
         tiers: the names of the tiers, fastest first.
         save: from the application's arrays into the fastest tier.
         restore: from the fastest tier into the application's arrays.
@@ -80,7 +80,7 @@ class Links(Kept):
 
     _format: ClassVar[Format] = Format("unspool_links", 1, "file of links", LinksError, indent=1)
 
-    on: str
+    device: str
     tiers: tuple[str, ...]
     save: Rate
     restore: Rate
@@ -90,8 +90,8 @@ class Links(Kept):
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.on, str) and re.fullmatch(r"cpu|cuda:\d+", self.on)):
-            raise OptionError(f'on is {self.on!r:.40}: "cpu" or "cuda:0" is needed.')
+        if not (isinstance(self.device, str) and re.fullmatch(r"cpu|cuda:\d+", self.device)):
+            raise OptionError(f'device is {self.device!r:.40}: "cpu" or "cuda:0" is needed.')
         if not self.tiers or self.tiers != tuple(name for name in TIERS if name in self.tiers):
             raise OptionError(
                 f"tiers are {self.tiers!r:.80}: some of {TIERS} are needed, in order."
@@ -106,7 +106,7 @@ class Links(Kept):
     @property
     def on_gpu(self) -> bool:
         """Whether the arrays and the device tier are on a GPU."""
-        return self.on.startswith("cuda")
+        return self.device.startswith("cuda")
 
     def write_seconds(self, tier: str, count: int) -> float:
         """How long `count` bytes take from the application to a tier, if it waits for them.
@@ -157,7 +157,7 @@ class Links(Kept):
 
     def __str__(self) -> str:
         rows = [("movement", "rate", "latency", "slows computing by"), *_movements(self)]
-        notes = f"on {self.on}"
+        notes = f"on {self.device}"
         if self.first_touch:
             cost = time(self.first_touch * (1 << 30))
             notes += f"; writing 1 GiB of main memory for the first time takes {cost} more"

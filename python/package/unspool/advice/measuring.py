@@ -82,7 +82,7 @@ def _links(small: Probe, large: Probe, begin: float) -> Links:
         for (a, b), slows in zip(pairs, large.contention, strict=True)
     )
     return Links(
-        on=large.where,
+        device=large.where,
         tiers=large.names,
         save=save,
         restore=restore,

@@ -41,10 +41,10 @@ def plan(
     state_bytes: int | str,
     step_seconds: float | str,
     *,
-    device: Any = None,
-    host: Any = None,
+    device_memory: Any = None,
+    host_memory: Any = None,
     disk: Any = None,
-    on: str = "auto",
+    device: str = "auto",
     reverse_seconds: float | str | None = None,
     reverse_bytes: int | str | None = None,
     links: Links | None = None,
@@ -60,12 +60,12 @@ def plan(
         steps: of the forward pass.
         state_bytes: of one state, as an integer or as text such as `"256MiB"`.
         step_seconds: of one forward step, without any save; or text such as `"3ms"`.
-        device: the device tier, in bytes or as text such as `"4GiB"`; `"auto"` takes what a `Spool`
-            would take now; None for none.
-        host: the host tier, likewise. Neither has to fit into this machine.
+        device_memory: the size of the device tier, in bytes or as text such as `"4GiB"`; `"auto"`
+            takes what a `Spool` would take now; None for none.
+        host_memory: that of the host tier, likewise. Neither has to fit into this machine.
         disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, a `Disk`, or only
             a size, for a machine that is not this one.
-        on: where the device tier is, as in `Spool`.
+        device: the place of the device tier, as in `Spool`.
         reverse_seconds: of one reverse step; as `step_seconds` without it.
         reverse_bytes: of the part of a state that a reverse step reads; the whole without it.
         links: the speeds of the machine, from `measure_links` or a file; None measures this one,
@@ -82,7 +82,7 @@ def plan(
         StorageError, DeviceError: no spool can be opened to measure them.
     """
     problem = problem_of(steps, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
-    tiers = tiers_of(device, host, disk, on)
+    tiers = tiers_of(device_memory, host_memory, disk, device)
     problem, links = _settled(problem, tiers, links, compression)
     return make_plan(problem, tiers, links, progress=progress)
 
@@ -93,10 +93,10 @@ def predict(
     step_seconds: float | str,
     *,
     steps: int | None = None,
-    device: Any = None,
-    host: Any = None,
+    device_memory: Any = None,
+    host_memory: Any = None,
     disk: Any = None,
-    on: str = "auto",
+    device: str = "auto",
     reverse_seconds: float | str | None = None,
     reverse_bytes: int | str | None = None,
     links: Links | None = None,
@@ -107,8 +107,8 @@ def predict(
     Arguments:
         schedule: a schedule, or whatever `unspool.schedules.as_schedule` makes one of.
         steps: their number, where the schedule does not know it.
-        state_bytes, step_seconds, device, host, disk, on, reverse_seconds, reverse_bytes, links,
-            compression: as for `plan`.
+        state_bytes, step_seconds, device_memory, host_memory, disk, device, reverse_seconds,
+            reverse_bytes, links, compression: as for `plan`.
 
     Raises:
         OptionError: a figure makes no sense, or the links are those of other tiers.
@@ -119,17 +119,17 @@ def predict(
     chosen = schedules.as_schedule(schedule)
     count = ending(chosen, steps)
     problem = problem_of(count, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
-    tiers = tiers_of(device, host, disk, on)
+    tiers = tiers_of(device_memory, host_memory, disk, device)
     problem, links = _settled(problem, tiers, links, compression)
     return candidate_of(problem, repr(chosen), chosen, tiers, links)
 
 
 def measure_links(
-    device: Any = None,
-    host: Any = None,
+    device_memory: Any = None,
+    host_memory: Any = None,
     disk: Any = None,
     *,
-    on: str = "auto",
+    device: str = "auto",
     checkpoint_bytes: int | str = 32 << 20,
     limit: float = 2.0,
     work: Callable[[], object] | None = None,
@@ -140,10 +140,10 @@ def measure_links(
     The tiers of the probe are small, whatever the sizes given, and nothing stays behind.
 
     Arguments:
-        device: the device tier, as in `Spool`, or None for none.
-        host: the host tier.
+        device_memory: the size of the device tier, as in `Spool`, or None for none.
+        host_memory: that of the host tier.
         disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
-        on: where the device tier is, as in `Spool`.
+        device: the place of the device tier, as in `Spool`.
         checkpoint_bytes: of the application; larger checkpoints than 32 MiB are as fast as those.
         limit: about how long the probe takes at most, in seconds; a GPU takes a second more.
         work: does a little of the application's own computing, such as one step, 20 ms at most: it
@@ -159,7 +159,7 @@ def measure_links(
 
     if work is not None and not callable(work):
         raise OptionError(f"work={work!r:.60}: that is not a function.")
-    tiers = tiers_of(device, host, disk, on)
+    tiers = tiers_of(device_memory, host_memory, disk, device)
     return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), limit, work, arrays)
 
 

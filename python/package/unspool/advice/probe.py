@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._types import Disk
+from .._types import Debug, Disk
 from .._unspool import Spool
 from ..errors import WaitTimeoutError
-from .sizes import Tiers
+from .sizes import OPTIONS, Tiers
 
 #: Checkpoints of one round, and how many of them the fastest tier and those below it hold: more
 #: than the caches of a CPU.
@@ -128,7 +128,7 @@ class Probe:
         self.where, self.moved, self.seconds = "cpu", 0, 0.0
         #: By how much each link slows computing down while it is busy.
         self.contention = [0.0] * (len(self.names) - 1)
-        self._on, self._work = tiers.on, work
+        self._on, self._work = tiers.device, work
         self._single: dict[str, float] = {}
         self._options = _options(tiers, size, self._arrays)
         self._until = time.perf_counter() + limit
@@ -143,7 +143,7 @@ class Probe:
         left = max(0.1, self._until - time.perf_counter())
         with (
             tempfile.TemporaryDirectory(prefix="unspool-probe-") as folder,
-            Spool(**self._options, on=self._on, timeout=left, trace=True) as spool,
+            Spool(**self._options, device=self._on, timeout=left, debug=Debug(trace=True)) as spool,
         ):
             self.where = _where(spool)
             _wait_until_ready(spool, self._until)
@@ -254,7 +254,7 @@ def _options(tiers: Tiers, size: int, arrays: int) -> dict[str, Any]:
         last = place == len(tiers.names) - 1
         count = ROUND + 2 if last else FASTEST if place == 0 else MIDDLE
         # One more for the array of the application, on a GPU.
-        found[name] = (count + (place == 0)) * room
+        found[OPTIONS[name]] = (count + (place == 0)) * room
     if "disk" in found:
         assert tiers.directory is not None
         found["disk"] = Disk(tiers.directory, capacity=found["disk"])

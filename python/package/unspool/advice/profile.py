@@ -144,7 +144,7 @@ class Profile(Kept):
         checkpoints: in the order of their saves.
         layouts: the different layouts of checkpoints that there were.
         codec: what compressed, in words; "" for nothing.
-        on: where the arrays were: `"cpu"` or `"cuda:0"`.
+        device: where the arrays were: `"cpu"` or `"cuda:0"`.
         cache: bytes of the fastest tier; 0 where it is not known.
         link: from the fastest tier to the next one, as the run saw it; None where there was none.
         cost: what the codec costs on this machine; None where it was not measured. Spools that
@@ -156,7 +156,7 @@ class Profile(Kept):
     checkpoints: tuple[Recorded, ...]
     layouts: tuple[Layout, ...] = ()
     codec: str = ""
-    on: str = "cpu"
+    device: str = "cpu"
     cache: int = 0
     link: Rate | None = field(default=None)
     cost: CodecCost | None = None
@@ -206,7 +206,7 @@ class Profile(Kept):
         columns = {name: [getattr(one, name) for one in self.checkpoints] for name in COLUMNS}
         return {
             "codec": self.codec,
-            "on": self.on,
+            "device": self.device,
             "cache": self.cache,
             "link": None if self.link is None else asdict(self.link),
             "cost": None if self.cost is None else self.cost.to_dict(),
@@ -227,7 +227,7 @@ class Profile(Kept):
         link = None if found["link"] is None else Rate(**found["link"])
         # Files of earlier versions have none.
         cost = None if found.get("cost") is None else CodecCost.from_dict(found["cost"])
-        about = str(found["codec"]), str(found["on"]), int(found["cache"])
+        about = str(found["codec"]), str(found["device"]), int(found["cache"])
         return cls(checkpoints, layouts, *about, link, cost)
 
 

@@ -20,6 +20,8 @@ from ..errors import OptionError
 
 #: The tiers that a spool may have, fastest first.
 TIERS = ("device", "host", "disk")
+#: The options of a `Spool` that size them.
+OPTIONS = {"device": "device_memory", "host": "host_memory", "disk": "disk"}
 
 #: Checkpoints start at multiples of this with a disk, on a GPU, and in main memory alone.
 DISK_ALIGNMENT, DEVICE_ALIGNMENT, MEMORY_ALIGNMENT = 4096, 256, 64
@@ -122,13 +124,13 @@ class Tiers:
         capacity: bytes by the names of the tiers, fastest first.
         directory: of the disk tier, if it has a place on this machine.
         free: whether the capacity of the disk is what its file system has free.
-        on: where the device tier is, as in `Spool`.
+        device: the place of the device tier, as in `Spool`.
     """
 
     capacity: Mapping[str, int]
     directory: str | None = None
     free: bool = False
-    on: str = "auto"
+    device: str = "auto"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -139,7 +141,7 @@ class Tiers:
         """Only the `count` fastest ones."""
         kept = {name: self.capacity[name] for name in self.names[:count]}
         directory = self.directory if "disk" in kept else None
-        return Tiers(kept, directory, self.free and "disk" in kept, self.on)
+        return Tiers(kept, directory, self.free and "disk" in kept, self.device)
 
     def resized(self, name: str, capacity: int) -> Tiers:
         """The same with another capacity of one tier."""
@@ -159,25 +161,24 @@ class Tiers:
 
     def options(self) -> dict[str, Any]:
         """The keywords of a `Spool` with these tiers."""
-        found: dict[str, Any] = dict(self.capacity)
+        found: dict[str, Any] = {OPTIONS[name]: room for name, room in self.capacity.items()}
         if "disk" in found:
             place = self.directory if self.directory is not None else "DIRECTORY"
             found["disk"] = place if self.free else (place, found["disk"])
-        return found if self.on == "auto" else {**found, "on": self.on}
+        return found if self.device == "auto" else {**found, "device": self.device}
 
 
-def tiers_of(device: Any, host: Any, disk: Any, on: str = "auto") -> Tiers:
+def tiers_of(device_memory: Any, host_memory: Any, disk: Any, device: str = "auto") -> Tiers:
     """The tiers that the options name.
 
     Raises:
         OptionError: one makes no sense, or there is none.
     """
-    given = {
-        name: value for name, value in (("device", device), ("host", host)) if value is not None
-    }
-    automatic = _automatic([name for name, value in given.items() if value == "auto"], on)
+    sizes = (("device", device_memory), ("host", host_memory))
+    given = {name: value for name, value in sizes if value is not None}
+    automatic = _automatic([name for name, value in given.items() if value == "auto"], device)
     capacity = {
-        name: automatic[name] if name in automatic else bytes_of(name, value)
+        name: automatic[name] if name in automatic else bytes_of(OPTIONS[name], value)
         for name, value in given.items()
     }
     directory, free = None, False
@@ -186,17 +187,17 @@ def tiers_of(device: Any, host: Any, disk: Any, on: str = "auto") -> Tiers:
     if not capacity:
         raise OptionError(
             "A plan needs a place to keep checkpoints, and none was given: set at least one of "
-            "device=, host= and disk=."
+            "device_memory=, host_memory= and disk=."
         )
-    return Tiers(capacity, directory, free, on)
+    return Tiers(capacity, directory, free, device)
 
 
-def _automatic(names: list[str], on: str) -> dict[str, int]:
+def _automatic(names: list[str], device: str) -> dict[str, int]:
     """The bytes that `"auto"` takes now, by opening such a spool for a moment."""
     if not names:
         return {}
-    options: dict[str, Any] = dict.fromkeys(names, "auto")
-    with Spool(**options, on=on) as spool:
+    options: dict[str, Any] = {OPTIONS[name]: "auto" for name in names}
+    with Spool(**options, device=device) as spool:
         tiers = spool.stats().tiers
     return {tier.name: tier.capacity or 0 for tier in tiers}
 

@@ -30,11 +30,11 @@ class SpoolAdjoint(diffrax.AbstractAdjoint):
 
     Arguments:
         spool: as in `while_loop`.
-        every: as in `while_loop`.
+        segment: as in `while_loop`.
     """
 
     spool: Any = None
-    every: int = 1
+    segment: int = 1
 
     def loop(
         self,
@@ -53,7 +53,7 @@ class SpoolAdjoint(diffrax.AbstractAdjoint):
 
         def outer(cond: Any, body: Any, init: Any, *, max_steps: Any = None, **_: Any) -> Any:
             return while_loop(
-                cond, body, init, spool=self.spool, max_steps=max_steps, every=self.every
+                cond, body, init, spool=self.spool, max_steps=max_steps, segment=self.segment
             )
 
         return self._loop(

@@ -27,7 +27,7 @@ def scan(
     *,
     spool: Any = None,
     budget: int | str | None = None,
-    every: int = 1,
+    segment: int = 1,
     reverse: bool = False,
     unroll: int = 1,
     codec: Any = None,
@@ -35,10 +35,10 @@ def scan(
     """`jax.lax.scan`, with the states that its gradient needs in a spool.
 
     Without a gradient this is `jax.lax.scan`. In a forward pass whose gradient is taken, the carry
-    before each step (with `every`, before each `every`-th) is saved into the spool, in the middle
-    of the compiled program; the backward pass restores one after the other, computes the steps
-    again from there, and discards it. The gradients are those of `jax.lax.scan`: of `init`, of
-    `xs`, and of everything traced that `f` closes over.
+    before each step (with `segment`, before each `segment`-th) is saved into the spool, in the
+    middle of the compiled program; the backward pass restores one after the other, computes the
+    steps again from there, and discards it. The gradients are those of `jax.lax.scan`: of `init`,
+    of `xs`, and of everything traced that `f` closes over.
 
     Under `jax.disable_jit` this is `jax.lax.scan` too, and `f` is called with values.
 
@@ -56,7 +56,7 @@ def scan(
         budget: without a spool, the main memory of one that this process opens for this and all
             later calls, with a disk in the folder for temporary files beside it: bytes, or text
             such as `"8GiB"`. None takes a share of what is free.
-        every: the number of steps between two states that are saved. The steps between them are
+        segment: the number of steps between two states that are saved. The steps between them are
             computed again together, and what their gradients need is kept by XLA meanwhile.
         reverse: as in `jax.lax.scan`.
         unroll: as in `jax.lax.scan`.
@@ -76,7 +76,7 @@ def scan(
     loop = loop_of("scan", spool, budget, codec)
     if jax.config.jax_disable_jit:
         return _one_by_one(f, Carry("scan", init), xs, length, reverse=reverse)
-    steps = _Steps(f, init, xs, length, every=every, reverse=bool(reverse), unroll=unroll)
+    steps = _Steps(f, init, xs, length, segment=segment, reverse=bool(reverse), unroll=unroll)
     found = _differentiable(steps, loop)(steps.step.consts, steps.carry.leaves, steps.xs)
     carry, ys = steps.apart(found)
     return steps.carry.whole(carry), tree_util.tree_unflatten(steps.outputs, ys)
@@ -105,16 +105,16 @@ class _Steps:
     """
 
     def __init__(
-        self, f: Any, init: Any, xs: Any, length: Any, *, every: int, reverse: bool, unroll: int
+        self, f: Any, init: Any, xs: Any, length: Any, *, segment: int, reverse: bool, unroll: int
     ) -> None:
         if not callable(f):
             raise OptionError(f"scan(f={f!r}): that is not a function.")
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise OptionError(f"scan(every={every!r}): write a number of steps, 1 or more.")
+        if isinstance(segment, bool) or not isinstance(segment, int) or segment < 1:
+            raise OptionError(f"scan(segment={segment!r}): write a number of steps, 1 or more.")
         leaves, tree = tree_util.tree_flatten(xs)
         self.xs = [jnp.asarray(leaf) for leaf in leaves]
         self.length = _length(self.xs, length)
-        self.every, self.reverse = every, reverse
+        self.segment, self.reverse = segment, reverse
         # All steps at once, as `jax.lax.scan` has it.
         whole = unroll is True or (unroll == 0 and unroll is not False)
         self.unroll = max(self.length, 1) if whole else int(unroll)
@@ -138,7 +138,7 @@ class _Steps:
 
     def segments(self, length: int) -> int:
         """The number of states before `length` steps."""
-        return -(-length // self.every)
+        return -(-length // self.segment)
 
     def apart(self, found: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """The leaves of a carry, and those of outputs, from both."""
@@ -272,7 +272,7 @@ def _forwards(steps: _Steps, states: States, consts: Any, carry: Any, xs: Any) -
 
     def block(at: Any, x: Any, _: Any, length: int) -> Any:
         carry, token = at
-        carry, found = steps.over(segment, carry, x, length, steps.every)
+        carry, found = steps.over(segment, carry, x, length, steps.segment)
         before, ys = steps.apart(found)
         return (carry, states.save(token, before)), ys
 
@@ -303,7 +303,7 @@ def _backwards(steps: _Steps, states: States, parts: Parts, kept: Any, given: An
     def block(at: Any, rows: Any, _: Any, length: int) -> Any:
         at, token = at
         token, before = states.restore(token, templates, steps.segments(length))
-        at, of_x = steps.over(segment, at, rows, length, steps.every, heads=before, back=True)
+        at, of_x = steps.over(segment, at, rows, length, steps.segment, heads=before, back=True)
         return (at, token), of_x
 
     summed = [jnp.zeros_like(leaf) for leaf in of_consts.chosen(consts)]
@@ -320,4 +320,4 @@ def _block(steps: _Steps, states: States) -> int:
     count = max(steps.segments(steps.length), 1)
     most = min(states.most, count)
     group = next((n for n in range(most, most // 2, -1) if count % n == 0), most)
-    return group * steps.every
+    return group * steps.segment

@@ -104,7 +104,11 @@ def _opened(budget: Any) -> list[Spool]:
         spools = _own.get((backend, size), [])
         if not spools or any(each.closed for each in spools):
             spools = [
-                Spool(host="auto" if size is None else size, disk=tempfile.gettempdir(), on=place)
+                Spool(
+                    host_memory="auto" if size is None else size,
+                    disk=tempfile.gettempdir(),
+                    device=place,
+                )
                 for place in _places(backend)
             ]
             _own[backend, size] = spools

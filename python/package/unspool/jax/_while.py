@@ -28,16 +28,16 @@ def while_loop(
     spool: Any = None,
     budget: int | str | None = None,
     max_steps: int | None = None,
-    every: int = 1,
+    segment: int = 1,
     codec: Any = None,
 ) -> Any:
     """`jax.lax.while_loop` that has a gradient, with the states that this needs in a spool.
 
     The number of steps may depend on the data and need not be known or bounded: in a forward pass
-    whose gradient is taken, the carry before each step (with `every`, before each `every`-th) is
-    saved, and the backward pass takes as many steps as the forward pass has taken. With `every=1`,
-    small states are saved together as by `scan`; the last block is as large as the others. Under
-    `jax.disable_jit` it is a loop of Python, and `body` is called with values.
+    whose gradient is taken, the carry before each step (with `segment`, before each `segment`-th)
+    is saved, and the backward pass takes as many steps as the forward pass has taken. With
+    `segment=1`, small states are saved together as by `scan`; the last block is as large as the
+    others. Under `jax.disable_jit` it is a loop of Python, and `body` is called with values.
 
     Arguments:
         cond: `cond(carry)` says whether another step is taken.
@@ -45,8 +45,8 @@ def while_loop(
         init: the first carry: a pytree. Of what is not an array, nothing is saved.
         spool, budget, codec: as in `scan`.
         max_steps: the most steps that are taken, whatever `cond` says; None for any number.
-        every: the number of steps between two states that are saved. From each of them, the states
-            between are computed again, and kept by XLA while their gradients are taken.
+        segment: the number of steps between two states that are saved. From each of them, the
+            states between are computed again, and kept by XLA while their gradients are taken.
 
     Returns:
         The last carry.
@@ -60,7 +60,7 @@ def while_loop(
             return _one_by_one(cond, body, Carry("while_loop", init), max_steps)
         except jax.errors.ConcretizationTypeError:
             pass  # There are no values within jax.vmap or jax.checkpoint.
-    steps = _Steps(cond, body, init, max_steps, every)
+    steps = _Steps(cond, body, init, max_steps, segment)
     carry = _differentiable(steps, loop)(steps.step.consts, steps.carry.leaves, steps.cond.consts)
     return steps.carry.whole(carry)
 
@@ -83,14 +83,14 @@ class _Steps:
         step: the leaves of the next carry.
     """
 
-    def __init__(self, cond: Any, body: Any, init: Any, max_steps: Any, every: int) -> None:
+    def __init__(self, cond: Any, body: Any, init: Any, max_steps: Any, segment: int) -> None:
         if not callable(cond) or not callable(body):
             raise OptionError("while_loop: cond and body have to be functions.")
-        for name, given, least in (("every", every, 1), ("max_steps", max_steps, 0)):
+        for name, given, least in (("segment", segment, 1), ("max_steps", max_steps, 0)):
             wrong = isinstance(given, bool) or not isinstance(given, int) or given < least
             if wrong and not (name == "max_steps" and given is None):
                 raise OptionError(f"while_loop({name}={given!r}): write a number of steps.")
-        self.every, self.max_steps = every, max_steps
+        self.segment, self.max_steps = segment, max_steps
         self.carry = Carry("while_loop", init)
 
         def of_leaves(carry: Sequence[Any]) -> Any:
@@ -177,7 +177,7 @@ def _size(steps: _Steps, states: States) -> int:
     """The number of steps between two saves: those of a segment, or those whose states are saved
     together."""
     most = states.most if steps.max_steps is None else min(states.most, steps.max_steps)
-    return steps.every if steps.every > 1 else max(most, 1)
+    return steps.segment if steps.segment > 1 else max(most, 1)
 
 
 def _forwards(
@@ -197,7 +197,7 @@ def _forwards(
         first = [leaf[None] for leaf in carry]
         if size == 1:
             return steps.step(consts, *carry), taken + 1, states.save(token, first)
-        if steps.every > 1:
+        if steps.segment > 1:
             token = states.save(token, first)
             return *steps.run(consts, carry, of_cond, taken, taken + size)[:2], token
         rows = _rows(carry, size)
@@ -222,12 +222,12 @@ def _backwards(steps: _Steps, states: States, parts: Parts, kept: Any, given: An
 
     def piece(at: Any) -> Any:
         left, gradient, summed, token = at
-        token, rows = states.restore(token, templates, size if steps.every == 1 else 1)
+        token, rows = states.restore(token, templates, size if steps.segment == 1 else 1)
         if size == 1:
             return left - 1, *back([row[0] for row in rows], gradient, summed), token
         # All pieces but the last one have as many steps.
         count = (left - 1) % size + 1
-        if steps.every > 1:
+        if steps.segment > 1:
             rows = _again(steps, consts, [row[0] for row in rows], count)
 
         def behind(n: Any, at: Any) -> Any:
@@ -252,7 +252,7 @@ def _again(steps: _Steps, consts: Any, state: Any, count: Any) -> Any:
         state = steps.step(consts, *state)
         return state, [row.at[n].set(leaf) for row, leaf in zip(rows, state, strict=True)]
 
-    at = (list(state), _rows(state, steps.every))
+    at = (list(state), _rows(state, steps.segment))
     return lax.fori_loop(1, count, ahead, at)[1]
 
 

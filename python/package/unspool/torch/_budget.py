@@ -15,7 +15,7 @@ import torch
 from unspool.advice import measure_links
 from unspool.advice.blocks import Lane, Way
 from unspool.advice.links import Links, LinksError, Rate
-from unspool.advice.sizes import bytes_of
+from unspool.advice.sizes import OPTIONS, bytes_of
 from unspool.errors import OptionError
 from unspool.stats import size, table, time
 
@@ -224,14 +224,14 @@ class budget:
         tiers = self._tiers(device)
         links = self._links
         if links is None:
-            names: dict[str, Any] = {name: "auto" for name in tiers if name != "disk"}
+            options: dict[str, Any] = {OPTIONS[name]: "auto" for name in tiers}
             if device.type == "cpu" and self._spool is None:
-                names["host"] = STAGE
+                options["host_memory"] = STAGE
             if "disk" in tiers:
-                names["disk"] = tempfile.gettempdir()
+                options["disk"] = tempfile.gettempdir()
             on = "cpu" if device.type == "cpu" else f"cuda:{device.index or 0}"
             try:
-                links = measure_links(**names, on=on)
+                links = measure_links(**options, device=on)
             except LinksError:
                 return None
         return _lane_of(links, device, USABLE * max(tiers.values()))

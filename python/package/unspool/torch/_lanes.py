@@ -40,7 +40,7 @@ class Lanes:
         """Whether the device tier of the spool can have the memory of tensors there."""
         if device not in self._gives:
             fastest = spool.stats().tiers[0].name
-            self._gives[device] = spool.on == str(device) and fastest == "device"
+            self._gives[device] = spool.device == str(device) and fastest == "device"
         return self._gives[device]
 
     def _stream(self, device: torch.device, *, away: bool) -> Any:

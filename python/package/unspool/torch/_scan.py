@@ -52,7 +52,7 @@ def scan(
     length: int | None = None,
     *,
     budget: int | str = "auto",
-    every: int | str = "auto",
+    segment: int | str = "auto",
     spool: Any = None,
     codec: Any = None,
     until: Callable[[Any], Any] | None = None,
@@ -82,7 +82,7 @@ def scan(
         length: the number of steps, where `xs` does not say it.
         budget: bytes, or text such as `"8GiB"`, for what is saved of one segment, and on the CPU
             for its states too. `"auto"` is half of what is free where the tensors are.
-        every: the number of steps in a segment. `"auto"` takes the longest segments within the
+        segment: the number of steps in a segment. `"auto"` takes the longest segments within the
             budget, by what the second step saves; when all steps fit, nothing is recomputed.
         spool: where the states at which segments start are kept, under versions of its own. Without
             one, a spool is opened in main memory, and beside it on disk in the folder for temporary
@@ -113,8 +113,10 @@ def scan(
     """
     if not callable(step):
         raise OptionError(f"scan(step={step!r}): that is not a function.")
-    if every != "auto" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
-        raise OptionError(f'scan(every={every!r}): write a number of steps, or "auto".')
+    if segment != "auto" and (
+        isinstance(segment, bool) or not isinstance(segment, int) or segment < 1
+    ):
+        raise OptionError(f'scan(segment={segment!r}): write a number of steps, or "auto".')
     checks = count_of("scan", check, fidelity)
     if checks and until is not None:
         raise OptionError(
@@ -127,12 +129,12 @@ def scan(
     given = checked("scan", spool)
     if not torch.is_grad_enabled() or transformed():
         return loop.result(loop.run(init, loop.rest()))
-    carry = init if every != "auto" else loop.probe(init)
+    carry = init if segment != "auto" else loop.probe(init)
     if loop.ended:
         return loop.result(carry)
     leaves = [leaf for leaf in flatten(carry)[0] if can_be_saved(leaf)]
-    cut = _cut(loop, leaves, budget, every, given, 2 if checks else 1)
-    restored = 0 if cut is None else -(-loop.left() // cut.every) - 1
+    cut = _cut(loop, leaves, budget, segment, given, 2 if checks else 1)
+    restored = 0 if cut is None else -(-loop.left() // cut.segment) - 1
     if checks and not restored and fidelity is not None:
         fidelity(Fidelity((), 0, {}))
     if cut is None:
@@ -145,7 +147,7 @@ def scan(
 
 
 def _cut(
-    loop: _Loop, leaves: list[torch.Tensor], budget: Any, every: Any, given: Any, alive: int
+    loop: _Loop, leaves: list[torch.Tensor], budget: Any, segment: Any, given: Any, alive: int
 ) -> Segments | None:
     """How the steps that are left are cut; the saved tensors of so many segments are alive at
     once."""
@@ -153,15 +155,15 @@ def _cut(
     left = None if loop.until is not None else loop.left()
     # A spool of our own needs to know how large it may be.
     host = free_host() if given is None else 0
-    if every == "auto":
+    if segment == "auto":
         # What the probed steps have saved stays until they are gone back through.
         limit = max(0, budget_bytes("scan", budget, place) - PROBED * loop.saved) // alive
         shared = given is None and place.type == "cpu"
         return segments(left, loop.saved, state, limit, host, shared=shared)
     if left is None:
-        return Segments(every, host, disk=True)
-    needed = -(-left // every) * (state + OVERHEAD)
-    return Segments(every, min(needed, host), disk=needed > host)
+        return Segments(segment, host, disk=True)
+    needed = -(-left // segment) * (state + OVERHEAD)
+    return Segments(segment, min(needed, host), disk=needed > host)
 
 
 def _bytes(leaves: list[torch.Tensor]) -> int:
@@ -255,7 +257,7 @@ class _Keeper:
     """The spool of a loop, and the order in which its states come back.
 
     Attributes:
-        every: the steps in a segment.
+        segment: the steps in a segment.
         spool: the given one, or one of our own with room for `more` states, which is closed when
             nothing refers to this.
     """
@@ -263,7 +265,7 @@ class _Keeper:
     def __init__(
         self, given: Any, cut: Segments, leaves: list[torch.Tensor], codec: Any, more: int = 0
     ) -> None:
-        self.codec, self.spool, self.every = codec, given, cut.every
+        self.codec, self.spool, self.segment = codec, given, cut.segment
         if given is None:
             host = cut.host + more * (_bytes(leaves) + OVERHEAD)
             self.spool = open_spool(place_of(leaves), host, disk=cut.disk)
@@ -382,7 +384,7 @@ def _segmented(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) ->
     is free once the others are."""
     kind = kind_of_step("scan", loop.watch, carry) if check is None else None
     while not loop.ended:
-        last = loop.rows.length is not None and loop.left() <= keeper.every
+        last = loop.rows.length is not None and loop.left() <= keeper.segment
         if last and loop.until is None:
             if check is not None:
                 moment = loop.watch.moment(flatten(carry)[0])
@@ -400,8 +402,8 @@ def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None, kind
     moment = loop.watch.moment(flatten(carry)[0])
     if check is not None:
         exact = _Start(keeper, carry, exact=True) if check.wants() else None
-        check.add(carry, loop.upto(keeper.every), start, exact, moment)
-    steps = loop.upto(keeper.every)
+        check.add(carry, loop.upto(keeper.segment), start, exact, moment)
+    steps = loop.upto(keeper.segment)
 
     # What the graph holds must not lead to the outputs of the loop.
     def again() -> list[Any]:

@@ -25,12 +25,12 @@ class Segments:
     """How a loop is cut.
 
     Attributes:
-        every: steps in a segment.
+        segment: steps in a segment.
         host: bytes of main memory for the states at which segments start, in a spool of our own.
         disk: whether that spool needs a disk as well.
     """
 
-    every: int
+    segment: int
     host: int
     disk: bool
 
@@ -55,13 +55,13 @@ def segments(
     if steps is not None and steps * saved <= budget:
         return None
     room = state + OVERHEAD
-    every = max(1, (budget - 2 * state) // max(saved, 1))
+    segment = max(1, (budget - 2 * state) // max(saved, 1))
     if steps is None:
-        return Segments(max(1, every // 2) if shared else every, host, disk=True)
-    every = min(every, steps)
+        return Segments(max(1, segment // 2) if shared else segment, host, disk=True)
+    segment = min(segment, steps)
     if not shared:
-        needed = -(-steps // every) * room
-        return Segments(every, min(needed, host), disk=needed > host)
+        needed = -(-steps // segment) * room
+        return Segments(segment, min(needed, host), disk=needed > host)
     return _shared(steps, max(saved, 1), room, budget)
 
 
@@ -70,13 +70,13 @@ def _shared(steps: int, saved: int, room: int, budget: int) -> Segments:
     there is none, half of the budget is for a segment, and states go on to the disk."""
     square = budget**2 - 4 * saved * room * steps
     if square >= 0:
-        every = int((budget + math.isqrt(square)) // (2 * saved))
-        for length in range(min(every, steps), max(0, every - 2), -1):
+        segment = int((budget + math.isqrt(square)) // (2 * saved))
+        for length in range(min(segment, steps), max(0, segment - 2), -1):
             states = -(-steps // length) * room
             if length * saved + states <= budget:
                 return Segments(length, states, disk=False)
-    every = min(steps, max(1, budget // (2 * saved)))
-    return Segments(every, max(2 * room, budget - every * saved), disk=True)
+    segment = min(steps, max(1, budget // (2 * saved)))
+    return Segments(segment, max(2 * room, budget - segment * saved), disk=True)
 
 
 class Measure(saved_tensors_hooks):

@@ -49,18 +49,12 @@ def checked(call: str, spool: Any) -> Any:
     """A spool that was given.
 
     Raises:
-        OptionError: it is none, or it discards what may be restored again.
+        OptionError: it is none.
     """
     if spool is None:
         return None
     if isinstance(spool, type) or not callable(getattr(spool, "save", None)):
         raise OptionError(f"{call}(spool={spool!r}): that is not a Spool.")
-    if getattr(spool, "discard_after_restore", False):
-        raise OptionError(
-            f"{call}: the spool was opened with discard_after_restore=True, and what is kept here "
-            "may be restored several times. Open it without: everything is discarded when the "
-            "graph that needs it is gone."
-        )
     return spool
 
 
@@ -95,7 +89,9 @@ def budget_bytes(call: str, budget: Any, place: torch.device) -> int:
 def open_spool(place: torch.device, host: int, *, disk: bool = False) -> Spool:
     """A spool of our own, with main memory and perhaps the folder for temporary files."""
     on = "cpu" if place.type == "cpu" else f"cuda:{place.index or 0}"
-    return Spool(host=max(host, 1 << 20), disk=tempfile.gettempdir() if disk else None, on=on)
+    return Spool(
+        host_memory=max(host, 1 << 20), disk=tempfile.gettempdir() if disk else None, device=on
+    )
 
 
 def at_death(owner: Any, call: Callable[..., Any], *args: Any) -> Any:

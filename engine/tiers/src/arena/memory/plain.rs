@@ -110,7 +110,7 @@ impl Pages for Plain {
 fn refusal(kind: TierKind, len: u64, left: &MemoryLeft) -> TierError {
     TierError::new(Failure::NoSpace, "reserve", format!("{kind} memory"), left.refusal(len))
         .with_progress(len, 0)
-        .with_advice(left.advice(&kind.to_string()))
+        .with_advice(left.advice(kind.option()))
 }
 
 impl Drop for Plain {
@@ -271,7 +271,7 @@ mod tests {
         let error = Plain::reserve(TierKind::Host, 1 << 60).unwrap_err();
         assert_eq!(error.kind(), Failure::NoSpace);
         let text = error.to_string();
-        for part in ["host memory", "1 EiB were asked for", "in all", "option `host`"] {
+        for part in ["host memory", "1 EiB were asked for", "in all", "option `host_memory`"] {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
     }

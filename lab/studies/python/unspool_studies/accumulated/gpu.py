@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool import NvComp
 from unspool.accumulate import CodecCost
 from unspool.accumulate import plan as plan_for
 from unspool.advice import Rate
+from unspool.codecs import NvComp
 from unspool.errors import ArrayError, OptionError
 from unspool_studies.accumulated.options import Accumulated
 from unspool_studies.accumulated.virtual import APPROACHES, Case, cases_of, costs_of
@@ -43,8 +43,8 @@ Drawn = list[tuple[str, dict[str, float]]]
 
 NOTES = (
     "GB/s of checkpoints over the time of a run, to the end of the last transfer; median of runs",
-    "Spool(device=cache, host=...), saves and a flush, all codecs without loss; accumulated and "
-    "batched: with accumulate=",
+    "Spool(device_memory=cache, host_memory=...), saves and a flush, all codecs without loss; "
+    "accumulated and batched: with accumulate=",
     "together: the most checkpoints of one call of nvCOMP, and of one launch of Twine",
     "by hand: nvCOMP through its Python package, which waits for every call, in a pipeline with "
     "the best schedule; model: what that schedule should give",
@@ -343,7 +343,12 @@ class Pipeline:
         """
         host = len(case.profile.checkpoints) * (self._asked.size + FRAME)
         together = self._asked.together if accumulates else None
-        options = {"device": case.cache, "host": host, "codec": codec, "accumulate": together}
+        options = {
+            "device_memory": case.cache,
+            "host_memory": host,
+            "codec": codec,
+            "accumulate": together,
+        }
         with open_spool(self._cuda, **options) as spool, self._cuda.current(self._app):
             wait_until_ready(spool)
             seconds = [self._one_run(spool, case)]

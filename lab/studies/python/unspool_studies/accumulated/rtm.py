@@ -295,7 +295,7 @@ def options_of(
     """What a spool is opened with."""
     host = room_for(forward.count, forward.size)
     accumulate = together if accumulates else None
-    return {"device": cache, "host": host, "codec": codec, "accumulate": accumulate}
+    return {"device_memory": cache, "host_memory": host, "codec": codec, "accumulate": accumulate}
 
 
 def runs_of(

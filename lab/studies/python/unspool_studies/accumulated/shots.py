@@ -26,9 +26,10 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
-from unspool import NvComp, Spool
+from unspool import Spool
 from unspool.accumulate import Accumulation, PlanDroppedWarning, Profile, follow
 from unspool.accumulate import plan as plan_for
+from unspool.codecs import NvComp
 from unspool.errors import OptionError
 from unspool.stats import size as size_text
 from unspool_studies.accumulated.options import Accumulated
@@ -345,7 +346,7 @@ class Ensemble:
     def _plan(self, profile: Profile) -> Accumulation:
         """What a spool with `profile=` plans: on a GPU it holds 64 MiB at most."""
         assert profile.cost is not None
-        on_gpu = profile.on.startswith("cuda")
+        on_gpu = profile.device.startswith("cuda")
         together = max(1, BATCH // self.forward.size) if on_gpu else 1
         return plan_for(profile, codec=profile.cost, most_together=together)
 
@@ -375,7 +376,11 @@ class Ensemble:
         """One shot through a spool of its own."""
         count = self.forward.count
         host = room_for(count, self.forward.size)
-        options |= {"device": self.asked.cache, "host": host, **self.cuda.spool_options}
+        options |= {
+            "device_memory": self.asked.cache,
+            "host_memory": host,
+            **self.cuda.spool_options,
+        }
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", PlanDroppedWarning)
             with Spool(**options) as spool:

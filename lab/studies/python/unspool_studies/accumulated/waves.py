@@ -113,7 +113,7 @@ def ratios_of(frequency: float, codec: Any, count: int = COUNT) -> list[float]:
 
 
 def _ratio(field: np.ndarray, codec: Any) -> float:
-    with Spool(host=2 * field.nbytes + (1 << 20), codec=codec, on="cpu") as spool:
+    with Spool(host_memory=2 * field.nbytes + (1 << 20), codec=codec, device="cpu") as spool:
         spool.save(0, field)
         return spool.achieved(0)["0"].ratio
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 from unspool import Checkpointer
-from unspool.advice import Choice, Place, advise
+from unspool.advice import Choice, Failures, Place, Waits, advise
+from unspool.types import Stop
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.report import Report, Table
 
@@ -39,14 +40,16 @@ def run(plan: Plan, report: Report) -> None:
         with tempfile.TemporaryDirectory(dir=plan.directory) as folder:
             # Like a spool's, the files of the probe are as large as a few checkpoints.
             disk = Place.measured(folder, most=max(64 << 20, 4 * state.nbytes))
-            options = {"mtbf": asked.mtbf, "work": asked.work, "blocking": blocking}
-            choice = _predicted(state.nbytes, disk, options)
+            waits = Waits(blocking=blocking, restart=QUEUE)
+            choice = _predicted(state.nbytes, disk, asked, waits)
             job = Job(
                 Path(folder) / "run", state, choice.interval, blocking, asked.mtbf, asked.seed
             )
             measured = job.run(asked.work)
         costs = job.costs()
-        again = _predicted(state.nbytes, job.place(), options | {"blocked": costs["blocked"]})
+        again = _predicted(
+            state.nbytes, job.place(), asked, replace(waits, blocked=costs["blocked"])
+        )
         table.add(
             "waited for" if blocking else "asynchronous",
             choice.interval,
@@ -63,8 +66,9 @@ def run(plan: Plan, report: Report) -> None:
     report.show(table)
 
 
-def _predicted(count: int, disk: Place, options: dict[str, Any]) -> Choice:
-    return advise(count, disk, restart=QUEUE, codecs=[], **options).best
+def _predicted(count: int, disk: Place, asked: Any, waits: Waits) -> Choice:
+    failures = Failures(mtbf=asked.mtbf)
+    return advise(count, disk, failures=failures, work=asked.work, waits=waits, codecs=[]).best
 
 
 @dataclass
@@ -101,7 +105,9 @@ class Job:
         self._fails = self._drawn()
         while True:
             begin = time.perf_counter()
-            with Checkpointer(self.folder, every=None, keep=3, signals=()) as checkpoints:
+            with Checkpointer(
+                self.folder, every=None, keep=3, stop=Stop(signals=())
+            ) as checkpoints:
                 if self.failures:
                     self._restore(checkpoints)
                     self._restarted(QUEUE + time.perf_counter() - begin)

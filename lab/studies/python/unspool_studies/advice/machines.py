@@ -5,7 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from unspool.advice import Choice, Compression, Place, Prices, Rate, advise
+from unspool.advice import (
+    Choice,
+    Compression,
+    Costs,
+    Failures,
+    Place,
+    Prices,
+    Rate,
+    Waits,
+    advise,
+)
 from unspool.errors import OptionError
 
 __all__ = ["GPU_MTBF", "THESIS", "TODAY", "Machine", "ratio_of"]
@@ -89,15 +99,13 @@ class Machine:
                 int(self.checkpoint),
                 Place(self.write, self.read),
                 remote=remote,
-                mtbf=self.part_mtbf / parts,
+                failures=Failures(mtbf=self.part_mtbf / parts),
                 work="365d",
-                blocking=self.blocking,
-                restart=self.restart,
+                waits=Waits(blocking=self.blocking, restart=self.restart),
                 codecs=[codec],
                 increments=self.increments,
                 on_gpu=self.on_gpu,
-                endurance=None if endurance is None else int(endurance),
-                prices=prices,
+                costs=Costs(None if endurance is None else int(endurance), prices=prices),
                 writers=writers,
             )
         except OptionError:

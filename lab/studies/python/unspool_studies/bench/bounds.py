@@ -118,7 +118,7 @@ def _add(case: Case, table: Table) -> None:
         reverse_seconds=steps[1],
         reverse_bytes=case.part,
         links=links,
-        on=links.on,
+        device=links.device,
         **tiers,
     )
     least = least_of(found, links, steps, sizes)
@@ -139,7 +139,7 @@ def _add(case: Case, table: Table) -> None:
 
 
 def _held(case: Case) -> Iterator[tuple[str, int]]:
-    yield "device", case.device
-    yield "host", case.host
+    yield "device_memory", case.device
+    yield "host_memory", case.host
     if case.disk:
         yield "disk", case.schedule.counts().peak

@@ -74,9 +74,8 @@ class _Spool:
         begin = time.perf_counter()
         self._spool = open_spool(
             self._cuda,
-            device=self._job.device,
-            host=self._job.host,
-            discard_after_restore=True,
+            device_memory=self._job.device,
+            host_memory=self._job.host,
         )
         with self._cuda.current(self._stream):
             self._spool.save(-1, self._array)
@@ -96,7 +95,7 @@ class _Spool:
                 spool.save(version, array)
             self._cuda.wait(self._stream)
             turn = time.perf_counter()
-            spool.expect(reversed(range(count)))
+            spool.expect(reversed(range(count)), once=True)
             for version in reversed(range(count)):
                 spool.restore(version, array)
             self._cuda.wait(self._stream)

@@ -71,7 +71,7 @@ class Cuda:
     @property
     def spool_options(self) -> dict[str, Any]:
         """The options that put a spool's tiers onto this device."""
-        return {"on": f"cuda:{self.ordinal}"}
+        return {"device": f"cuda:{self.ordinal}"}
 
     def devices(self) -> int:
         """How many devices this process can use."""

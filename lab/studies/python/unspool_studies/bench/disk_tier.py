@@ -63,7 +63,7 @@ def _through_spool(directory: Path, size: int, count: int) -> tuple[float, float
     """Seconds to save everything and have it on disk, and to restore everything."""
     state = np.full(size, 1, np.uint8)
     disk = (str(directory), 2 * room_for(count, size))
-    with open_plain(host=room_for(HOST, size), disk=disk) as spool:
+    with open_plain(host_memory=room_for(HOST, size), disk=disk) as spool:
 
         def write() -> None:
             for version in range(count):

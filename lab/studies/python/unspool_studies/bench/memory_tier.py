@@ -58,7 +58,7 @@ def measured(size: int, rounds: int) -> tuple[Sample, Sample, Sample]:
     target = Mapping(size * count, huge=True)
     write_pages(target, 0, target.count)
     found: tuple[list[float], list[float], list[float]] = ([], [], [])
-    with open_plain(host=room_for(count + 1, size)) as spool:
+    with open_plain(host_memory=room_for(count + 1, size)) as spool:
         for number in range(rounds + 1):
             times = _round(spool, state, target, count)
             for readings, seconds in zip(found, times, strict=True):

@@ -237,7 +237,7 @@ def _speeds(cuda: Cuda, plan: Plan, table: Table) -> list[tuple[float, float]]:
     speeds = [(found.rate("down").median * 1e9, found.rate("up").median * 1e9)]
     try:
         disk = measure_links(
-            host=4 * size, disk=str(plan.directory), on="cpu", checkpoint_bytes=size
+            host_memory=4 * size, disk=str(plan.directory), device="cpu", checkpoint_bytes=size
         ).links[0]
     except unspool.Error as error:
         table.note(f"the disk is not measured, so ways with it have no bound: {error}")

@@ -155,7 +155,12 @@ def run(plan: Plan, report: Report) -> None:
     application = Application(asked.cells)
     forward, reverse = application.step_seconds()
     disk = (str(plan.directory), asked.disk)
-    tiers: dict[str, Any] = {"device": asked.device, "host": asked.host, "disk": disk, **PLAIN}
+    tiers: dict[str, Any] = {
+        "device_memory": asked.device,
+        "host_memory": asked.host,
+        "disk": disk,
+        **PLAIN,
+    }
     links = unspool.advice.measure_links(
         **tiers,
         checkpoint_bytes=application.state_bytes,

@@ -372,17 +372,17 @@ def run_spool(cuda: Cuda, shot: Shot) -> Blocked:
     application = _Application(cuda, shot)
     # Room for what a tier keeps beside the bytes of as many checkpoints as it holds.
     held = max(1, shot.device * shot.checkpoints // shot.total)
-    tiers = {"device": shot.device + held * FRAME}
+    tiers = {"device_memory": shot.device + held * FRAME}
     if not shot.fits:
-        tiers["host"] = shot.total + shot.checkpoints * FRAME
+        tiers["host_memory"] = shot.total + shot.checkpoints * FRAME
     begin = time.perf_counter()
-    spool = open_spool(cuda, **tiers, discard_after_restore=True)
+    spool = open_spool(cuda, **tiers)
     start = time.perf_counter() - begin
     name = "device" if shot.fits else "host"
     with spool, _Watch(spool, begin, name) as watch, cuda.current(application.stream):
         saves = application.forward(lambda one: spool.save(one, application.states[one]))
         forward = time.perf_counter() - begin
-        spool.expect(reversed(range(shot.checkpoints)))
+        spool.expect(reversed(range(shot.checkpoints)), once=True)
         restores = application.backward(lambda one: spool.restore(one, application.states[one]))
     application.close()
     # Else the spool's memory would be kept for the next one.

@@ -196,7 +196,9 @@ def _milli(sample: Sample) -> Sample:
 def start_spool(cuda: Cuda, tiers: tuple[int | None, int], array: Any, stream: Stream) -> Start:
     """Makes a spool, saves one checkpoint, and waits until the arena is ready."""
     device, host = tiers
-    options = {"host": host} if device is None else {"device": device, "host": host}
+    options = (
+        {"host_memory": host} if device is None else {"device_memory": device, "host_memory": host}
+    )
     with cuda.current(stream):
         begin = time.perf_counter()
         spool = open_spool(cuda, **options)

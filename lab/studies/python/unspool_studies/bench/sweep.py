@@ -144,9 +144,8 @@ def _add(cuda: Cuda, plan: Plan, sweep: Sweep, found: Links, table: Table) -> No
     passes: list[tuple[Pass, Pass]] = []
     states = states_of(cuda, sweep.size, sweep.codec is not None)
     options = {
-        "device": sweep.device,
-        "host": sweep.host,
-        "discard_after_restore": not sweep.keep,
+        "device_memory": sweep.device,
+        "host_memory": sweep.host,
         "codec": sweep.codec,
     }
     with open_spool(cuda, **options) as spool, cuda.current(stream):
@@ -243,7 +242,7 @@ def sweep_passes(
             spool.save(version, states[version * len(states) // sweep.checkpoints])
 
     def reverse() -> None:
-        spool.expect(reversed(range(sweep.checkpoints)))
+        spool.expect(reversed(range(sweep.checkpoints)), once=not sweep.keep)
         for version in reversed(range(sweep.checkpoints)):
             spool.restore(version, states[version * len(states) // sweep.checkpoints])
             if sweep.compute:

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 #: The options that keep a spool's tiers in main memory.
-PLAIN: dict[str, Any] = {"on": "cpu"}
+PLAIN: dict[str, Any] = {"device": "cpu"}
 
 #: Room for what a tier keeps beside the bytes of a checkpoint.
 FRAME = 64 << 10

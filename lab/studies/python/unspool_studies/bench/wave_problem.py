@@ -247,7 +247,9 @@ def through_spool(
     """
     size, kept = problem.state_bytes, schedule.counts().peak
     device, host = room_for(states, size) or None, room_for(kept, size)
-    with unspool.Spool(device=device, host=host, on=problem.device.on, codec=codec) as spool:
+    with unspool.Spool(
+        device_memory=device, host_memory=host, device=problem.device.on, codec=codec
+    ) as spool:
         wait_until_ready(spool)
         while True:
             yield _once(problem, schedule, spool, newest)

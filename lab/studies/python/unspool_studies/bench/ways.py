@@ -232,25 +232,28 @@ def _through_spool(cuda: Cuda, one: Experiment, way: SpoolWay) -> Outcome:
         cuda.current(application.stream),
     ):
         wait_until_ready(spool)
-        hints = iter(one.order[1:])
+        hints, announced = iter(one.order[1:]), set[int]()
         if way.ahead is None:
-            spool.expect(one.order, start=False)
+            spool.expect(one.order, once=True)
+            announced.update(one.order)
         watch = _Watch(spool)
 
         def save(version: int) -> None:
             spool.save(version, application.saved(version))
 
         def restore(version: int) -> None:
-            if way.ahead == 1:
-                spool.expect([version for version in [next(hints, None)] if version is not None])
+            if way.ahead == 1 and (following := next(hints, None)) is not None:
+                spool.expect([following], once=True)
+                announced.add(following)
             spool.restore(version, application.restored(version))
+            if version not in announced:
+                spool.discard(version)
             if one.timed:
                 watch.look()
 
         forward = application.forward(save)
         saves = application.calls()
         flush = application.flush(lambda: spool.flush(timeout=application.left))
-        spool.start_prefetch()
         backward = application.backward(restore, way.ahead)
         stalls, served, disk = _counted(spool.stats())
         wrong, calls = application.wrong(), application.calls()
@@ -298,14 +301,14 @@ def _tiers(one: Experiment, way: SpoolWay) -> dict[str, object]:
     mean = one.total // len(one.sizes)
     device = one.device + one.device // mean * FRAME
     host = one.host + one.host // mean * FRAME
-    found: dict[str, object] = {"device": device, "discard_after_restore": True}
+    found: dict[str, object] = {"device_memory": device}
     found["codec"] = one.codec
     if way.disk:
         require_disk(one.directory, one.total)
-        return found | {"host": host, "disk": one.directory}
+        return found | {"host_memory": host, "disk": one.directory}
     host = one.total + len(one.sizes) * FRAME
     require_memory(host)
-    return found | {"host": host}
+    return found | {"host_memory": host}
 
 
 def _counted(

@@ -81,7 +81,7 @@ class Runner:
                 spool.discard(0)
 
         room = max(ROOM, 3 * array.nbytes)
-        with Spool(device=room, on="cuda", codec=candidate.codec) as spool:
+        with Spool(device_memory=room, device="cuda", codec=candidate.codec) as spool:
             # The first calls ask for kernels, the best of which are compiled in the background.
             save()
             restore()

@@ -194,7 +194,9 @@ def paged_runs(
         RefusedError: the kernel does not let this process answer page faults.
         StorageError: the disk cannot be opened.
     """
-    aside: dict[str, Any] = {"disk": directory, "host": 0, "codec": None} if store == "disk" else {}
+    aside: dict[str, Any] = (
+        {"disk": directory, "host_memory": 0, "codec": None} if store == "disk" else {}
+    )
     array = unspool.paged(program.shape, program.dtype, resident, chunk=chunk, **aside)
     program.fill(array)
     before = array.paging()

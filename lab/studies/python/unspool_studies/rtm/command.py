@@ -202,7 +202,11 @@ def _job(options: argparse.Namespace) -> Job:
             "one per core"
         )
     memory = Memory(
-        _size(options.device), _size(options.host), options.disk_dir, options.disk, options.codec
+        _size(options.device_memory),
+        _size(options.host_memory),
+        options.disk_dir,
+        options.disk,
+        options.codec,
     )
     background = smooth(model, length)
     resume = options.resume and Resume(options.resume, options.resume_every)

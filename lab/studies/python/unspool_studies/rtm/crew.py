@@ -211,7 +211,7 @@ def counted(count: int, kind: str) -> str:
 
 def _nothing() -> Part:
     """The figures of a job whose shots were all done before."""
-    with Spool(host="1MiB", on="cpu") as spool:
+    with Spool(host_memory="1MiB", device="cpu") as spool:
         stats = spool.stats()
     return Part(0, Figures(stats, Followed(), Clock().times(), "nothing to do", None), 0, "")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from unspool import Spool
+from unspool import Debug, Spool
 from unspool_studies.rtm.clock import Clock, Span
 from unspool_studies.rtm.device import Device
 from unspool_studies.rtm.model import Floats
@@ -141,19 +141,21 @@ class Memory:
         disk: Any = self.directory
         if disk is not None and self.disk is not None:
             disk = (disk, self.disk)
-        return {"device": self.device, "host": self.host, "disk": disk}
+        return {"device_memory": self.device, "host_memory": self.host, "disk": disk}
 
     def only(self, names: Collection[str]) -> Memory:
         """The same with no other tiers than these."""
-        kept = {name: self.tiers[name] if name in names else None for name in ("device", "host")}
+        sizes = {"device": self.device, "host": self.host}
+        kept = {name: size if name in names else None for name, size in sizes.items()}
         directory = self.directory if "disk" in names else None
         return replace(self, **kept, directory=directory)
 
-    def open(self, *, trace: bool, on: str = "cpu") -> Spool:
+    def open(self, *, trace: bool, device: str = "cpu") -> Spool:
         """A spool with these tiers.
 
         Args:
             trace: whether it records what happens when.
-            on: where its memory is, as the spool's own option says.
+            device: the place of its memory, as the spool's own option says.
         """
-        return Spool(**self.tiers, trace=trace, on=on, codec=self.codec)
+        debug = Debug(trace=trace)
+        return Spool(**self.tiers, device=device, codec=self.codec, debug=debug)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import unspool
-from unspool import Spool
+from unspool import Spool, types
 from unspool.schedules import Schedule, StoreAll
 from unspool_studies.rtm.clock import Clock
 from unspool_studies.rtm.device import Device
@@ -127,7 +127,9 @@ class Job:
 
     def spool(self, *, trace: bool = False) -> Spool:
         """The history of a job, where its waves are computed."""
-        return self.memory.open(trace=trace, on="cpu" if self.device is None else self.device.on)
+        return self.memory.open(
+            trace=trace, device="cpu" if self.device is None else self.device.on
+        )
 
     @property
     def shots(self) -> range:
@@ -236,7 +238,7 @@ class Migrator:
         if resume is None:
             return self._migrate(shot, self._record(shot, watch), self._drive, watch, begin)
         with resume.shot(shot, partial(self._record, shot, watch)) as (folder, data):
-            drive = partial(self._drive, resume=folder, every=resume.every)
+            drive = partial(self._drive, resume=types.Resume(folder, resume.every))
             return self._migrate(shot, data, drive, watch, begin)
 
     def again(self, shot: int, data: Floats, watch: Watch) -> Shot:
@@ -287,7 +289,7 @@ class _Driven:
             passes.reverse,
             passes.levels,
             for_reverse=passes.newest,
-            first=shot * (passes.groups + 1),
+            access=types.Access(first=shot * (passes.groups + 1)),
             adjoint_state=passes.accumulated,
             **options,
         )

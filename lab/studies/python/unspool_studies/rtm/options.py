@@ -146,8 +146,8 @@ def _memory_options(group: argparse._ArgumentGroup) -> None:
         metavar="CODEC",
         help=f"what becomes of the states (default: none): {FORMS}",
     )
-    group.add_argument("--device", default="32MiB", metavar="SIZE", help="(default: 32MiB)")
-    group.add_argument("--host", default="96MiB", metavar="SIZE", help="(default: 96MiB)")
+    group.add_argument("--device-memory", default="32MiB", metavar="SIZE", help="(default: 32MiB)")
+    group.add_argument("--host-memory", default="96MiB", metavar="SIZE", help="(default: 96MiB)")
     group.add_argument("--disk", metavar="SIZE", help="at most (default: all that is free)")
     group.add_argument(
         "--disk-dir",

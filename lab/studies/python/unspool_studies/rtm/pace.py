@@ -105,7 +105,7 @@ class Pace:
     def _tiers(self) -> dict[str, Any]:
         job = self._job
         on = "cpu" if job.device is None else job.device.on
-        return {**job.memory.tiers, "on": on}
+        return {**job.memory.tiers, "device": on}
 
     @property
     def _sizes(self) -> dict[str, int]:

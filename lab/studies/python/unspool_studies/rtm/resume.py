@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from unspool import Checkpointer
 from unspool.errors import StorageError
+from unspool.types import Stop
 from unspool_studies.rtm.codec import name_of_codec
 from unspool_studies.rtm.errors import MigrationError
 from unspool_studies.rtm.model import Floats, Model
@@ -81,7 +82,9 @@ class Resume:
 
     def checkpoints(self, folder: Path, nbytes: int = 0) -> Checkpointer:
         """What is durable in one folder."""
-        return Checkpointer(folder, every=1, host=max(LEAST, SPARE * nbytes), signals=())
+        return Checkpointer(
+            folder, every=1, host_memory=max(LEAST, SPARE * nbytes), stop=Stop(signals=())
+        )
 
     def clear(self) -> None:
         """Removes what a job that is done may have left.

@@ -19,30 +19,31 @@ __all__ = ["history"]
 
 
 @contextlib.contextmanager
-def history(spool: Any, every: int = 8) -> Iterator[None]:
+def history(spool: Any, segment: int = 8, *, once: bool = False) -> Iterator[None]:
     """A `with` block in which Deepwave's propagators keep their history in `spool`.
 
         with history(spool):
             received = deepwave.scalar(v, dx, dt, ...)[-1]
         loss(received).backward()
 
-    The gradient is that of Deepwave's device mode in chunks of `every` steps
-    (`callback_frequency=every`), bit for bit, where the spool has no codec with a bound. The
+    The gradient is that of Deepwave's device mode in chunks of `segment` steps
+    (`callback_frequency=segment`), bit for bit, where the spool has no codec with a bound. The
     backward pass may come after the block, several times (with `retain_graph=True`), and in any
-    order of graphs. What a graph has in the spool is discarded when the graph is gone, and, where
-    the spool was opened with `discard_after_restore=True`, as soon as it was gone back through.
+    order of graphs. What a graph has in the spool is discarded when the graph is gone, and with
+    `once=True` as soon as it was gone back through.
 
     Blocks nest, and each thread has its own. Callbacks are called as without the block. While no
     block is entered, and no graph of one is alive, Deepwave is as it was.
 
     Arguments:
         spool: a `Spool` whose fastest tier lies where the models do: main memory, or their GPU.
-        every: how many steps of the history are one checkpoint. With a larger number the kernels
+        segment: how many steps of the history are one checkpoint. With a larger number the kernels
             are called less often, and checkpoints are larger: the fastest tier needs room for a
             few of them.
+        once: each graph is gone back through once.
 
     Raises:
-        OptionError: `spool` or `every` makes no sense.
+        OptionError: `spool` or `segment` makes no sense.
         MissingLibraryError: Deepwave is not installed, or not in a version that is known here.
 
     A propagator raises, within the block:
@@ -52,12 +53,14 @@ def history(spool: Any, every: int = 8) -> Iterator[None]:
     """
     if isinstance(spool, type) or not callable(getattr(spool, "writing", None)):
         raise OptionError(f"history({spool!r}): that is not a Spool.")
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise OptionError(f"history(every={every!r}): write a number of steps, 1 or more.")
+    if isinstance(segment, bool) or not isinstance(segment, int) or segment < 1:
+        raise OptionError(f"history(segment={segment!r}): write a number of steps, 1 or more.")
+    if not isinstance(once, bool):
+        raise OptionError(f"history(once={once!r}): write True or False.")
     from unspool.interop.deepwave import _known
 
     _known.check()
     from unspool.interop.deepwave import _engine
 
-    with _engine.entered(spool, every):
+    with _engine.entered(spool, segment, once):
         yield

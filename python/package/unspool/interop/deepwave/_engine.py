@@ -18,17 +18,18 @@ from unspool.interop.deepwave._store import Store, Window
 
 __all__ = ["entered"]
 
-#: The spool of the innermost block of this thread, and the steps in a checkpoint.
-_current: contextvars.ContextVar[tuple[Any, int] | None] = contextvars.ContextVar(
+#: The spool of the innermost block of this thread, the steps in a checkpoint, and whether each
+#: graph is gone back through once.
+_current: contextvars.ContextVar[tuple[Any, int, bool] | None] = contextvars.ContextVar(
     "unspool.interop.deepwave", default=None
 )
 
 
 @contextlib.contextmanager
-def entered(spool: Any, every: int) -> Iterator[None]:
+def entered(spool: Any, segment: int, once: bool) -> Iterator[None]:
     """See `unspool.interop.deepwave.history`."""
     with _patches.needed():
-        token = _current.set((spool, every))
+        token = _current.set((spool, segment, once))
         try:
             yield
         finally:

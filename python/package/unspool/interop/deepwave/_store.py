@@ -29,17 +29,18 @@ class Store(_theirs.StorageManager):
 
     Attributes:
         spool: where it is.
-        every: steps in a checkpoint.
+        segment: steps in a checkpoint.
+        once: whether it is gone back through once.
         slots: the numbers of the slots that have a history.
     """
 
-    def __init__(self, spool: Any, every: int, *arguments: Any) -> None:
+    def __init__(self, spool: Any, segment: int, once: bool, *arguments: Any) -> None:
         super().__init__(*arguments)
         _check(self)
-        self.spool, self.every = spool, every
+        self.spool, self.segment, self.once = spool, segment, once
         self.slots: list[int] = []
         self._count = self.nt // self.step_ratio
-        self._pieces = -(-self._count // every)
+        self._pieces = -(-self._count // segment)
         self._first = reserve(self._pieces)
 
     def allocate(self, requires_grad: bool) -> None:
@@ -57,7 +58,7 @@ class Store(_theirs.StorageManager):
     def pieces(self, first: int, last: int) -> list[tuple[int, int, int]]:
         """The internal time steps from `first` to before `last`, by the checkpoints in which they
         lie: the number of each, its first step and the one after its last."""
-        length = self.every * self.step_ratio
+        length = self.segment * self.step_ratio
         return [
             (piece, max(first, piece * length), min(last, (piece + 1) * length))
             for piece in range(first // length, -(-last // length))
@@ -76,14 +77,14 @@ class Store(_theirs.StorageManager):
             return block, block.__enter__()
         except CapacityError as error:
             raise CapacityError(
-                f"history(every={self.every}): that many steps of this history are "
+                f"history(segment={self.segment}): that many steps of this history are "
                 f"{math.prod(self._shape(0)) * self.dtype_size * len(self.slots)} bytes, and the "
-                f"spool has no room for them ({error}) Write a smaller `every`, propagate fewer "
+                f"spool has no room for them ({error}) Write a smaller `segment`, propagate fewer "
                 "shots at once, or open the spool with larger tiers."
             ) from error
 
     def _shape(self, piece: int) -> tuple[int, ...]:
-        steps = min(self.every, self._count - piece * self.every)
+        steps = min(self.segment, self._count - piece * self.segment)
         return (steps, self.n_shots, *self.shot_shape)
 
     def _writing(self, piece: int) -> Any:
@@ -93,18 +94,18 @@ class Store(_theirs.StorageManager):
 
     def _reading(self, piece: int) -> Any:
         version = self._first + piece
-        if self.spool.discard_after_restore and version not in self.spool:
+        if self.once and version not in self.spool:
             raise OptionError(
-                "this history was gone back through before, and the spool discards what was "
-                "restored: open it without discard_after_restore=True for more than one backward "
-                "pass through a graph."
+                "this history was gone back through before: write history(once=False) for more "
+                "than one backward pass through a graph."
             )
         return self.spool.reading(version, stream=self._stream(), to="torch")
 
     def announce(self) -> None:
         """Tells the spool that all of it is about to be read, from the last checkpoint on."""
         versions = range(self._first, self._first + self._pieces)
-        self.spool.expect([each for each in reversed(versions) if each in self.spool])
+        order = [each for each in reversed(versions) if each in self.spool]
+        self.spool.expect(order, once=self.once)
 
     def point(self, tensors: dict[str, torch.Tensor], piece: int) -> None:
         """Lets the kernels find the history of a checkpoint in `tensors`.
@@ -112,14 +113,14 @@ class Store(_theirs.StorageManager):
         Raises:
             OptionError: these lie where the kernels cannot reach them.
         """
-        before = piece * self.every * self.n_shots * self.shot_bytes_uncomp
+        before = piece * self.segment * self.n_shots * self.shot_bytes_uncomp
         for slot in self.slots:
             tensor = tensors[f"model{slot}"]
             if tensor.device != self.device:
                 raise OptionError(
                     f"the models are on {self.device} and the fastest tier of the spool is on "
-                    f"{tensor.device}: open the spool with its fastest tier there (device= and on= "
-                    "for a GPU, host= alone for main memory)."
+                    f"{tensor.device}: open the spool with its fastest tier there (device_memory= "
+                    "and device= for a GPU, host_memory= alone for main memory)."
                 )
             self.storage_ptrs[_POINTERS * slot] = (tensor.data_ptr() - before) % 2**64
 

@@ -34,11 +34,6 @@ def _nbytes(array: Any) -> int:
 def _check_spool(spool: Spool) -> None:
     if isinstance(spool, type) or not hasattr(spool, "save"):
         raise OptionError(f"spool={spool!r}: that is not a Spool.")
-    if getattr(spool, "discard_after_restore", False):
-        raise OptionError(
-            "spool= was opened with discard_after_restore=True: it would give up copies that are "
-            "restored again. Open it without; each copy is discarded after its last use anyway."
-        )
 
 
 class Keeper:

@@ -195,7 +195,7 @@ def _opener(steps: int, levels: dict[str, Any]) -> Callable[[Sequence[Any]], Spo
         room = frame_bytes(arrays)
         copies = {tier: min(level.n_ckp, steps) for tier, level in levels.items()}
         if "disk" not in levels:
-            return Spool(host=copies["host"] * room)
+            return Spool(host_memory=copies["host"] * room)
         return disk_spool(max(copies.get("host", 0), STAGED) * room, levels["disk"].filedir)
 
     return open_spool

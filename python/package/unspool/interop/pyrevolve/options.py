@@ -19,7 +19,7 @@ STAGED = 4
 def disk_spool(host: int, filedir: str | os.PathLike[str]) -> Spool:
     """A spool with this many bytes of main memory, and a directory, made if it is missing."""
     os.makedirs(filedir, exist_ok=True)
-    return Spool(host=host, disk=filedir)
+    return Spool(host_memory=host, disk=filedir)
 
 
 def refuse_compression(params: Mapping[str, Any] | None) -> None:
@@ -34,7 +34,7 @@ def refuse_compression(params: Mapping[str, Any] | None) -> None:
             f"compression_params: the scheme {scheme!r} cannot be used here: the copies go into a "
             f"spool, which takes them straight from the arrays and keeps their bytes as they are. "
             f"Leave compression_params out; if memory is short, set diskstorage=True, or give "
-            f'spool=unspool.Spool(host="32GiB", disk="/scratch").'
+            f'spool=unspool.Spool(host_memory="32GiB", disk="/scratch").'
         )
 
 

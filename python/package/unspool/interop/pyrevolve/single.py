@@ -38,7 +38,7 @@ class SingleLevelRevolver(BaseRevolver):
             spool is closed.
         singlefile: has no effect; which copies share a file is the spool's choice.
         spool: a spool of one's own, instead of one made with room for `n_checkpoints` copies. It is
-            not closed. It must not discard by itself (`discard_after_restore`).
+            not closed.
         schedule: another schedule for these steps: one of `unspool.schedules`, a list of actions,
             or one of the package checkpoint_schedules.
         first: the version of the state before step 0 in `spool`; that before step n is version
@@ -181,7 +181,7 @@ def _opener(
         peak = schedule.counts().peak if schedule.slots is None else schedule.slots
         copies = max(1, min(peak, schedule.steps - 1))
         if filedir is None:
-            return Spool(host=copies * room)
+            return Spool(host_memory=copies * room)
         return disk_spool(min(copies, STAGED) * room, filedir)
 
     return open_spool
