@@ -12,8 +12,8 @@ use crate::codec;
 use crate::status::{Failure, call};
 use crate::text::{free, give, handle_mut, text};
 
-const NAMES: &str = "device_memory, host_memory, device, shrink_ok, disk, disk.capacity, disk.durable, disk.mode, \
-                     disk.permissions, disk.compress, codec, codec.NAME, \
+const NAMES: &str = "device_memory, host_memory, device, shrink_ok, disk, disk.capacity, \
+                     disk.durable, disk.mode, disk.permissions, disk.compress, codec, codec.NAME, \
                      learn, timeout, verify, trace; of a checkpointer also every, keep, mtbf, \
                      share, limit, remote, remote_every, partner, increments";
 

@@ -4,9 +4,9 @@
    cc -o score score.c -lveloc-client -ldl
    ./score veloc.cfg
 
-   with `scratch`, `persistent` and `mode` in the configuration, as always, and `device_memory = 4GiB` and
-   `host_memory = 16GiB`. A stand-in for the computation fills the array: this program needs the CUDA
-   driver, and no compiler of CUDA. */
+   with `scratch`, `persistent` and `mode` in the configuration, as always, and
+   `device_memory = 4GiB` and `host_memory = 16GiB`. A stand-in for the computation fills the array:
+   this program needs the CUDA driver, and no compiler of CUDA. */
 
 #include <dlfcn.h>
 #include <stdint.h>

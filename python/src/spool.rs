@@ -49,8 +49,8 @@ use crate::{call, codecs, live, load, many, options, stats};
 /// Arguments:
 ///     device_memory: the size of the device tier: memory of the GPU, or main memory that stands
 ///         for it. Sizes are integers in bytes, or text with a unit: `"512MiB"` is 512 * 2**20
-///         bytes, `"1.5GB"` is 1,500,000,000, and `"auto"` takes a share of what is free; `repr` and
-///         `stats` say how much that was.
+///         bytes, `"1.5GB"` is 1,500,000,000, and `"auto"` takes a share of what is free; `repr`
+///         and `stats` say how much that was.
 ///     host_memory: the size of the host tier: main memory, pinned if there is a GPU.
 ///     disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
 ///         Without any of the three, the host tier is `"auto"`, and a disk tier is in `TMPDIR`, or

@@ -127,7 +127,7 @@ def test_any_valid_list_of_actions_gives_the_same_gradient(
     expected = StoreAll(steps), "1MiB", None
     for problem, (driven, host, disk) in zip(
         problems,
-        [expected, (schedule, tiers["host"], tmp_path_factory.mktemp("disk"))],
+        [expected, (schedule, tiers["host_memory"], tmp_path_factory.mktemp("disk"))],
         strict=True,
     ):
         problem.gradient = np.ones(SIZE), np.ones(SIZE)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import unspool
+from unspool.advice.sizes import OPTIONS
 
 from fake_gpu import MEMORY, Driver
 from helpers import children
@@ -28,7 +29,7 @@ def given_back(driver: Driver) -> bool:
 def test_links_of_a_gpu_are_measured_and_its_memory_is_given_back(
     driver: Driver, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    options = {name: tmp_path if name == "disk" else "1GiB" for name in names}
+    options = {OPTIONS[name]: tmp_path if name == "disk" else "1GiB" for name in names}
     links = unspool.advice.measure_links(
         **options, device="cuda", checkpoint_bytes="1MiB", limit=1.0
     )

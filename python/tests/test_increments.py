@@ -186,7 +186,7 @@ def check(it: IncrementalSpool, full: Spool, version: int) -> None:
 @pytest.mark.parametrize("every", [1, 7, 16, 1000])
 def test_errors_do_not_add_up_in_a_chain_of_a_hundred(base: Spool, every: int) -> None:
     states = walk(100)
-    history = IncrementalSpool(base, Bound(abs=BOUND), full=full)
+    history = IncrementalSpool(base, Bound(abs=BOUND), full=every)
     for version, state in enumerate(states):
         history.save(version, state)
     for version in [0, *reversed(range(100)), *np.random.default_rng(1).permutation(100)]:

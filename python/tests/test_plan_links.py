@@ -267,7 +267,7 @@ def test_a_disk_without_a_place_cannot_be_measured() -> None:
     with pytest.raises(unspool.errors.OptionError, match="arrays=0"):
         unspool.advice.measure_links(host_memory="1GiB", device="cpu", arrays=0)
     with pytest.raises(unspool.errors.OptionError, match="work=3: that is not a function"):
-        unspool.advice.measure_links(host_memory="1GiB", device="cpu", work=3)  # type: ignore[arg-type]
+        unspool.advice.measure_links(host_memory="1GiB", work=3)  # type: ignore[arg-type]
     with pytest.raises(unspool.errors.OptionError, match="checkpoint_bytes"):
         unspool.advice.measure_links(host_memory="1GiB", device="cpu", checkpoint_bytes="4G")
 

@@ -56,7 +56,7 @@ with unspool.Spool(device_memory="1MiB", host_memory="4MiB") as spool:
 with unspool.Spool(device_memory="auto", host_memory="auto", device="cpu") as spool:
     print(repr(spool))
 """
-    assert run(code, tmp_path).startswith("[7. 7. 7.]\n<unspool.Spool device=")
+    assert run(code, tmp_path).startswith("[7. 7. 7.]\n<unspool.Spool device_memory=")
 
 
 @pytest.mark.parametrize(

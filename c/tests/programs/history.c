@@ -30,7 +30,8 @@ static unspool_spool *open_with(const char *const *pairs) {
 }
 
 static void history(void) {
-    const char *const pairs[] = {"device", "cpu", "device_memory", "32KiB", "host_memory", "4MiB", NULL};
+    const char *const pairs[] = {"device",      "cpu",  "device_memory", "32KiB",
+                                 "host_memory", "4MiB", NULL};
     unspool_spool *spool = open_with(pairs);
     double u[ROWS * COLUMNS], found[ROWS * COLUMNS];
     float v, scalar;
@@ -159,8 +160,9 @@ static void no_other_disk(const char *directory) {
 }
 
 static void durable(const char *directory) {
-    const char *const pairs[] = {"device",       "cpu",  "host_memory", "1MiB",     "disk", directory,
-                                 "disk.durable", "true", "codec", "lossless", NULL};
+    const char *const pairs[] = {"device", "cpu",     "host_memory",  "1MiB",
+                                 "disk",   directory, "disk.durable", "true",
+                                 "codec",  "lossless", NULL};
     const int64_t shape[2] = {ROWS, COLUMNS};
     double u[ROWS * COLUMNS];
     float v;

@@ -73,8 +73,8 @@ pub enum Event {
         /// The version that will be restored for the last time.
         version: Version,
     },
-    /// As [`Event::ExpectLast`], and it is discarded here when that restore is done. Until the first
-    /// restore nothing is prefetched if it is not saved yet: the forward pass needs the room.
+    /// As [`Event::ExpectLast`], and it is discarded here when that restore is done. Until the
+    /// first restore nothing is prefetched if it is not saved yet: the forward pass needs the room.
     ExpectOnce {
         /// The version that goes after that restore.
         version: Version,

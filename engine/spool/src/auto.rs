@@ -1,18 +1,18 @@
-//! `device_memory="auto"` and `host_memory="auto"`: how much an arena takes of what is free, and the
-//! sentence that says so. Deciding is apart from reading: the decisions here depend on figures alone.
+//! `device_memory="auto"` and `host_memory="auto"`: how much an arena takes of what is free, and
+//! the sentence that says so. Deciding is apart from reading: the decisions here depend on figures
+//! alone.
 //!
 //! - Device tier: [`DEVICE_PERCENT`] of what is free on the device after [`DEVICE_SPARED`].
 //! - Host tier: [`HOST_PERCENT`] of what the machine and the control groups leave, and no more than
 //!   may be locked, where pinning counts as locking.
 //! - Device tier in main memory (`device="cpu"`): [`STAND_IN_PERCENT`] of the same.
-//!
 //! - Disk tier of a spool that is given no tier at all: [`DISK_PERCENT`] of what is free where
 //!   temporary files go, if that is a disk of this machine.
 //!
-//! Sizes of memory are whole pages of 2 MiB. A size in main memory is an upper limit: the tier takes memory
-//! when it needs it, and what the machine has left then is asked then. So it is at least
-//! [`LEAST`], however little is free. Where a launcher says how many processes it has started on
-//! the node, each gets the same: its part of that share of all memory, whoever comes first.
+//! Sizes of memory are whole pages of 2 MiB. A size in main memory is an upper limit: the tier
+//! takes memory when it needs it, and what the machine has left then is asked then. So it is at
+//! least [`LEAST`], however little is free. Where a launcher says how many processes it has started
+//! on the node, each gets the same: its part of that share of all memory, whoever comes first.
 
 mod ranks;
 
@@ -101,9 +101,9 @@ pub fn device(on: &On) -> Result<Picked, Error> {
     };
     let driver = Driver::load().map_err(|cause| {
         let message = format!(
-            "device_memory=\"auto\" takes a share of a GPU's memory, and CUDA cannot be used: {cause}. \
-             Give a size, such as device_memory=\"4GiB\", or say device=\"cpu\" for a device tier in main \
-             memory; `unspool doctor` tells more."
+            "device_memory=\"auto\" takes a share of a GPU's memory, and CUDA cannot be used: \
+             {cause}. Give a size, such as device_memory=\"4GiB\", or say device=\"cpu\" for a \
+             device tier in main memory; `unspool doctor` tells more."
         );
         Error::new(ErrorKind::NoDevice, message).caused_by(cause)
     })?;
@@ -176,7 +176,8 @@ pub fn share_of_device(figures: &DeviceMemoryFound) -> Result<Picked, Error> {
         count => format!("all, for one of {count} processes that share it,"),
     };
     let sentence = format!(
-        "device_memory=\"auto\" took {}: {DEVICE_PERCENT} % of {whose} after {} for others; {found}.",
+        "device_memory=\"auto\" took {}: {DEVICE_PERCENT} % of {whose} after {} for others; \
+         {found}.",
         Bytes(bytes),
         Bytes(DEVICE_SPARED)
     );
@@ -238,8 +239,8 @@ fn part(bytes: u64, percent: u64, parts: u64) -> u64 {
     part - part % PAGE
 }
 
-/// The disk tier of a spool that is given no tier: in `TMPDIR`, or else in `/var/tmp`, if one of them
-/// is a disk of this machine that can be written. With the sentence that says so.
+/// The disk tier of a spool that is given no tier: in `TMPDIR`, or else in `/var/tmp`, if one of
+/// them is a disk of this machine that can be written. With the sentence that says so.
 #[must_use]
 pub fn disk() -> Option<(DiskSettings, String)> {
     let named = std::env::var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());

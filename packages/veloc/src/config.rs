@@ -346,7 +346,9 @@ mod tests {
 
         #[test]
         fn any_value_is_an_answer(value in "\\PC{0,40}") {
-            for key in ["max_versions", "persistent_interval", "chksum", "device_memory", "timeout"] {
+            for key in
+                ["max_versions", "persistent_interval", "chksum", "device_memory", "timeout"]
+            {
                 let _ = parsed(&format!("{key} = {value}\n"));
             }
         }

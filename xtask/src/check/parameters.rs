@@ -10,12 +10,6 @@ const NAMES: usize = 20;
 /// Calls with the parameters of another project, which they stand for.
 const FOREIGN: &[&str] = &["SingleLevelRevolver.__init__"];
 
-/// Calls that had more when the limit came. What is here only becomes less.
-const LARGER: &[(&str, usize)] =
-    &[("Checkpointer.__init__", 18), ("advise", 18), ("adjoint", 16), ("Spool.__new__", 14)];
-/// Names that the package had when the limit came. Like [`LARGER`], it only becomes less.
-const MORE_NAMES: usize = 24;
-
 /// Public calls with too many parameters, and a package with too many names.
 pub fn check(python: &Sources) -> Vec<Finding> {
     let own = python.iter().filter(|(path, _)| path.starts_with(PACKAGE));
@@ -44,10 +38,7 @@ fn calls(path: &str, source: &Source) -> Vec<Finding> {
 }
 
 fn most(name: &str) -> usize {
-    if FOREIGN.contains(&name) {
-        return usize::MAX;
-    }
-    LARGER.iter().find(|(known, _)| *known == name).map_or(PARAMETERS, |(_, count)| *count)
+    if FOREIGN.contains(&name) { usize::MAX } else { PARAMETERS }
 }
 
 /// Whether users call it: no part of its name is private, but constructors are called.
@@ -57,7 +48,7 @@ fn is_public(name: &str) -> bool {
 
 fn names(path: &str, source: &Source) -> Option<Finding> {
     let all = source.all.as_ref().filter(|_| path == format!("{PACKAGE}__init__.py"))?;
-    (all.len() > NAMES.max(MORE_NAMES)).then(|| {
+    (all.len() > NAMES).then(|| {
         Finding::new(
             path,
             1,
@@ -70,7 +61,7 @@ fn names(path: &str, source: &Source) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MORE_NAMES, check};
+    use super::{NAMES, check};
     use crate::python::read;
     use crate::tree::Tree;
 
@@ -101,15 +92,8 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_had_more_may_not_get_one_more() {
-        let file = "python/package/unspool/a.py";
-        assert!(found(file, &call("adjoint", 16)).is_empty());
-        assert_eq!(found(file, &call("adjoint", 17)).len(), 1);
-    }
-
-    #[test]
     fn a_package_with_too_many_names_is_found() {
-        let names: Vec<String> = (0..=MORE_NAMES).map(|index| format!("\"n{index}\"")).collect();
+        let names: Vec<String> = (0..=NAMES).map(|index| format!("\"n{index}\"")).collect();
         let text = format!("__all__ = [{}]\n", names.join(", "));
         assert_eq!(found("python/package/unspool/__init__.py", &text).len(), 1);
         assert!(found("python/package/unspool/torch/__init__.py", &text).is_empty());

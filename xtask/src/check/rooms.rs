@@ -16,22 +16,22 @@ const fn room(name: &'static str, folders: &'static [&'static str], most: usize)
 
 /// The rooms. A commit that makes one larger raises its figure here, and says why.
 const ROOMS: &[Room] = &[
-    room("core", &["engine/core"], 7_320),
+    room("core", &["engine/core"], 7_360),
     room("verify", &["engine/verify"], 1_460),
     room("transfer", &["engine/transfer"], 1_890),
     room("codec", &["engine/codec"], 8_680),
-    room("cuda", &["engine/cuda"], 9_240),
+    room("cuda", &["engine/cuda"], 9_250),
     room("gpu_codec", &["engine/gpu_codec"], 10_890),
     room("tiers", &["engine/tiers"], 7_550),
-    room("spool", &["engine/spool"], 14_310),
+    room("spool", &["engine/spool"], 14_370),
     room("restart", &["restart"], 8_440),
     room("adjoint", &["adjoint"], 6_320),
     room("python, native", &["python/src"], 13_760),
-    room("python, package", &["python/package"], 29_220),
-    room("c", &["c"], 4_650),
+    room("python, package", &["python/package"], 29_420),
+    room("c", &["c"], 4_670),
     room("messages", &["packages/messages"], 13_710),
     room("paging", &["packages/paging"], 4_890),
-    room("veloc", &["packages/veloc"], 3_550),
+    room("veloc", &["packages/veloc"], 3_560),
 ];
 
 const SOURCE: &[&str] =

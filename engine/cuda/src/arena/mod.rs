@@ -213,8 +213,8 @@ fn taken(asked: u64, got: u64, free: u64, ordinal: u32) -> DeviceError {
         Bytes(free)
     );
     DeviceError::new(DeviceErrorKind::OutOfMemory, message).with_advice(
-        "The arena goes on with what it has: set the option `device_memory` to less, or free what other \
-         processes hold (nvidia-smi lists them).",
+        "The arena goes on with what it has: set the option `device_memory` to less, or free \
+         what other processes hold (nvidia-smi lists them).",
     )
 }
 

@@ -283,8 +283,8 @@ impl Prepared {
             self.sizes()
         );
         DeviceError::new(DeviceErrorKind::PinLimit, message).with_cause(cause).with_advice(format!(
-            "Set the option `host_memory` to at most {}, or raise the limit (ulimit -l); copies to the \
-             rest stay possible at a lower speed.",
+            "Set the option `host_memory` to at most {}, or raise the limit (ulimit -l); copies to \
+             the rest stay possible at a lower speed.",
             Bytes(done)
         ))
     }

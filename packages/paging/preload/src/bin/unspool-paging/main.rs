@@ -35,10 +35,10 @@ usage:
                      [--require] [--stats] [--library FILE] -- ./program ...
       Runs a program of which each allocation of at least --match bytes (malloc and its kin, and
       anonymous mmap) has no more than --resident of it in memory; the rest is encoded, in memory
-      or, beyond --host-memory, in DIR. All sizes are for each allocation by itself. --dtype is what most
-      of the bytes are; --bound lets every value of all of these allocations come back changed by
-      as much. Where the kernel does not allow it the program runs as it is, or with --require not
-      at all. --stats writes a line when a process ends.
+      or, beyond --host-memory, in DIR. All sizes are for each allocation by itself. --dtype is
+      what most of the bytes are; --bound lets every value of all of these allocations come back
+      changed by as much. Where the kernel does not allow it the program runs as it is, or with
+      --require not at all. --stats writes a line when a process ends.
 ";
 
 fn main() -> ExitCode {
