@@ -19,8 +19,8 @@ use unspool_codec::increment::is_increment;
 
 use crate::agreement::{Agreed, Copy, Held, Part, Said};
 use crate::claim::Claim;
-use crate::committer::{Committer, Job, discard};
-use crate::copier::{Copier, Copies};
+use crate::committer::{Commits, Committer, Job, Saves, discard};
+use crate::copier::{Copier, Copies, Copying, Progress, Removal};
 use crate::exchange::{Call, Exchanges};
 use crate::folder::Folder;
 use crate::increments::Fulls;
@@ -201,14 +201,15 @@ impl Checkpointer {
         let level = remote.zip(every).map(|(opened, every)| {
             let OpenedLevel { shelf, parts, .. } = opened;
             let shelf = if rank == 0 { shelf } else { shelf.claimed(Claim::of(run)) };
-            let copier = Copier::start(shelf, folder.clone(), Arc::clone(&data), parts, timeout)?;
+            let places = Copying { shelf, folder: folder.clone(), spool: Arc::clone(&data) };
+            let copier = Copier::start(places, Progress::of(parts), timeout)?;
             Ok(Level::of(Arc::new(copier), every, latest.unwrap_or(0)))
         });
         let level = level.transpose().map_err(E::from)?;
         let copier = level.as_ref().map(|level| Arc::clone(&level.copier));
-        let (durable, staged) = (Arc::clone(&data), stage.clone());
-        let committer = Committer::start(durable, staged, folder.clone(), copier, parts, timeout)
-            .map_err(E::from)?;
+        let (spool, staged) = (Arc::clone(&data), stage.clone());
+        let commits = Commits { spool, stage: staged, folder: folder.clone(), copier };
+        let committer = Committer::start(commits, Saves::of(parts), timeout).map_err(E::from)?;
         if partner.as_mut().is_some_and(|partner| !partner.begin(&hosts)) {
             let note = "Some ranks and the partners that keep their parts are on the same machine.";
             warnings.push(note.to_owned());
@@ -306,7 +307,7 @@ impl Checkpointer {
     /// `Timeout` when ranks do not answer.
     pub fn due(&self, step: u64, ranks: &dyn Ranks) -> Result<bool, Error> {
         self.check_open()?;
-        let (stop, costs) = (self.asked_to_stop(), self.committer.costs());
+        let (stop, costs) = (self.asked_to_stop(), self.committer.book().own.costs);
         let look = lock(&self.pace).look(step, self.now(), stop, costs);
         let mine = match look {
             Look::Answer(answer) => return Ok(answer),
@@ -570,9 +571,12 @@ impl Checkpointer {
         self.committer.end(wait)?;
         let answers = |error: &Error| error.kind() != ErrorKind::Timeout;
         if let Some(level) = self.level.iter().find(|_| copied.as_ref().err().is_none_or(answers)) {
-            level.copier.shelf().release();
+            level.copier.jobs().shelf.release();
         }
-        self.level.as_ref().map_or(Ok(()), |level| level.copier.end(wait))?;
+        self.level.as_ref().map_or(Ok(()), |level| {
+            level.copier.give_up();
+            level.copier.end(wait)
+        })?;
         self.close_own(wait);
         agreed.and(copied)
     }
@@ -593,8 +597,8 @@ impl Checkpointer {
 
     /// Gives up what does not count yet.
     pub fn give_up(&self) {
-        self.committer.abandon();
-        self.level.iter().for_each(|level| level.copier.stop());
+        self.committer.give_up();
+        self.level.iter().for_each(|level| level.copier.give_up());
         self.close_own(&Wait::at_most(self.settings.timeout));
     }
 
@@ -616,7 +620,8 @@ impl Checkpointer {
     fn said(&self) -> Said {
         let remote = self.level.as_ref().map_or(Vec::new(), |level| level.copier.counted());
         let held = self.partner.as_ref().map_or(Vec::new(), Partner::held);
-        let (mut local, apart) = (self.committer.counted(), self.committer.apart());
+        let (mut local, apart) =
+            (self.committer.counted(), self.committer.book().own.parts.apart());
         let damaged = &lock(&self.life).mending.damaged;
         local.retain(|part| !damaged.contains(part));
         Said { local, remote, held, apart, ..Said::default() }
@@ -633,8 +638,8 @@ impl Checkpointer {
     fn clear_after(&self, last: Option<u64>) -> Result<(), Error> {
         let is_after = |step: u64| last.is_none_or(|last| step > last);
         self.folder.remove(is_after)?;
-        self.committer.forget_after(last);
-        self.level.iter().for_each(|level| level.copier.remove_after(last));
+        self.committer.book().own.parts.retain(|step| !is_after(step));
+        self.level.iter().for_each(|level| level.copier.remove(Removal::After(last)));
         self.partner.iter().try_for_each(|partner| partner.remove(is_after))?;
         self.stage.iter().for_each(|stage| stage.begin_anew());
         discard(&self.data, is_after)

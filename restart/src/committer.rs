@@ -5,10 +5,9 @@
 //! is closed, and goes when a later step takes its place.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
-use std::time::{Duration, Instant, SystemTime};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
 use unspool::{Error, ErrorKind, Spool, Wait};
 
@@ -19,14 +18,14 @@ use crate::interval::Costs;
 use crate::manifest::Manifest;
 use crate::parts::Parts;
 use crate::stage::Stage;
-use crate::waiting::wait_until;
+use crate::worker::{Book, Jobs, Worker};
 
 /// The most saves that wait to be made durable; their arrays take room in the tiers of the spool,
 /// which is what limits them as a rule.
 const MOST_WAITING: usize = 16;
 
 /// A save whose arrays are in the spool.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Job {
     /// What is written when it is durable, but for times.
     pub(crate) manifest: Manifest,
@@ -39,314 +38,198 @@ pub(crate) struct Job {
 }
 
 /// The committer of one Checkpointer.
-#[derive(Debug)]
-pub(crate) struct Committer {
-    shared: Arc<Shared>,
-}
+pub(crate) type Committer = Worker<Commits>;
 
-#[derive(Debug)]
-struct Shared {
+/// Where checkpoints come to count.
+pub(crate) struct Commits {
     /// The durable one.
-    spool: Arc<Spool>,
+    pub(crate) spool: Arc<Spool>,
     /// Where checkpoints are taken from, if they are not saved into that one.
-    stage: Option<Arc<Stage>>,
-    folder: Folder,
-    copier: Option<Arc<Copier>>,
-    timeout: Duration,
-    state: Mutex<State>,
-    changed: Condvar,
-    /// Nobody waits for it any more.
-    abandoned: AtomicBool,
+    pub(crate) stage: Option<Arc<Stage>>,
+    pub(crate) folder: Folder,
+    pub(crate) copier: Option<Arc<Copier>>,
 }
 
-#[derive(Debug)]
-struct State {
+#[derive(Default)]
+pub(crate) struct Saves {
     /// Parts that are here.
-    parts: Parts,
+    pub(crate) parts: Parts,
+    /// What checkpoints have cost.
+    pub(crate) costs: Option<Costs>,
     waiting: VecDeque<Job>,
     /// What is below this step is to be deleted, but for these.
     remove_below: Option<(u64, Vec<u64>)>,
-    /// The thread is at work, without the lock.
-    working: bool,
     /// The step that could not be made durable, for another try.
     failed: Option<Job>,
-    /// What went wrong and was not told yet.
-    failure: Option<Error>,
-    costs: Option<Costs>,
-    phase: Phase,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    Open,
-    /// The thread ends when it finds nothing to do.
-    Ending,
-    Ended,
+impl Saves {
+    /// Those of a folder with these parts.
+    pub(crate) fn of(parts: Parts) -> Saves {
+        Saves { parts, ..Saves::default() }
+    }
 }
 
 /// What the thread does next.
-enum Work {
-    Commit { job: Box<Job>, superseded: Option<Box<Job>> },
+#[derive(Clone)]
+pub(crate) enum Work {
+    /// A save, and the step that could not be made durable before it.
+    Commit(Box<Job>, Option<u64>),
     Remove(u64, Vec<u64>),
-    End,
 }
 
-impl Committer {
-    /// Starts the thread. `parts`: those that are there already.
-    pub(crate) fn start(
-        spool: Arc<Spool>,
-        stage: Option<Arc<Stage>>,
-        folder: Folder,
-        copier: Option<Arc<Copier>>,
-        parts: Parts,
-        timeout: Duration,
-    ) -> Result<Committer, Error> {
-        let state = State {
-            parts,
-            waiting: VecDeque::new(),
-            remove_below: None,
-            working: false,
-            failed: None,
-            failure: None,
-            costs: None,
-            phase: Phase::Open,
-        };
-        let (state, changed, abandoned) =
-            (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
-        let shared = Shared { spool, stage, folder, copier, timeout, state, changed, abandoned };
-        let shared = Arc::new(shared);
-        let own = Arc::clone(&shared);
-        let started = Builder::new().name("unspool-commit".into()).spawn(move || own.work());
-        started.map_err(|cause| {
-            let message = format!("A thread cannot be started: {cause}.");
-            Error::new(ErrorKind::Io, message).caused_by(cause)
-        })?;
-        Ok(Committer { shared })
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Commit(job, _) => write!(f, "step {}", job.manifest.step),
+            Work::Remove(below, _) => write!(f, "what is before step {below}"),
+        }
     }
+}
 
+impl Worker<Commits> {
     /// The parts that count here, oldest first.
     pub(crate) fn counted(&self) -> Vec<Part> {
-        self.shared.lock().parts.counted()
-    }
-
-    /// The newest of them that has no frame in common with the newest one.
-    pub(crate) fn apart(&self) -> Option<u64> {
-        self.shared.lock().parts.apart()
-    }
-
-    /// What checkpoints have cost.
-    pub(crate) fn costs(&self) -> Option<Costs> {
-        self.shared.lock().costs
-    }
-
-    /// What went wrong and was not told yet.
-    pub(crate) fn take_failure(&self) -> Option<Error> {
-        self.shared.lock().failure.take()
-    }
-
-    /// Takes a part that was fetched, and is here now.
-    pub(crate) fn take_fetched(&self, manifest: &Manifest) {
-        self.shared.lock().parts.add(manifest);
-    }
-
-    /// The part of `step` is not to count here for now: its manifest is gone.
-    pub(crate) fn forget(&self, step: u64) {
-        self.shared.lock().parts.retain(|one| one != step);
-    }
-
-    /// Keeps of the parts that count here those up to `last`; their manifests are gone.
-    pub(crate) fn forget_after(&self, last: Option<u64>) {
-        self.shared.lock().parts.retain(|step| last.is_some_and(|last| step <= last));
+        self.book().own.parts.counted()
     }
 
     /// Waits until another save can be taken.
     pub(crate) fn wait_for_room(&self, wait: &Wait<'_>) -> Result<(), Error> {
-        let slots = self.shared.stage.as_ref().map_or(MOST_WAITING, |stage| stage.slots());
-        self.wait_until(wait, "saves to become durable", |state| {
-            let at_work = usize::from(state.working && self.shared.stage.is_some());
-            state.waiting.len() + at_work < slots.min(MOST_WAITING)
+        let stage = &self.jobs().stage;
+        let slots = stage.as_ref().map_or(MOST_WAITING, |stage| stage.slots());
+        self.wait_until(wait, "saves to become durable", |book| {
+            let at_work = usize::from(book.at.is_some() && stage.is_some());
+            book.own.waiting.len() + at_work < slots.min(MOST_WAITING)
         })?;
-        self.make_way(slots);
-        Ok(())
-    }
-
-    /// What could not be made durable gives way where the stage has no room for it and another one.
-    fn make_way(&self, slots: usize) {
-        let Some(stage) = &self.shared.stage else { return };
-        let mut state = self.shared.lock();
-        let crowded = state.waiting.len() + usize::from(state.working) + 1 >= slots;
-        let given_up = state.failed.take_if(|_| crowded);
-        drop(state);
+        // What could not be made durable gives way where the stage has no room for it and another.
+        let Some(stage) = stage else { return Ok(()) };
+        let mut book = self.book();
+        let crowded = on_their_way(&book) + 1 >= slots;
+        let given_up = book.own.failed.take_if(|_| crowded);
+        drop(book);
         given_up.iter().for_each(|job| stage.forget(job.manifest.step));
+        Ok(())
     }
 
     /// Takes a save.
     pub(crate) fn add(&self, job: Job) {
-        self.shared.lock().waiting.push_back(job);
-        self.shared.changed.notify_all();
+        self.change(|book| book.own.waiting.push_back(job));
     }
 
     /// Has everything below `step` deleted, but for the steps of `needed`.
     pub(crate) fn remove_below(&self, step: u64, needed: Vec<u64>) {
-        let mut state = self.shared.lock();
-        let goes = state.parts.goes(step, &needed);
-        let any = state.parts.counted().iter().any(|part| goes(part.step));
-        drop(goes);
-        if any {
-            state.remove_below = Some((step, needed));
-        }
-        drop(state);
-        self.shared.changed.notify_all();
+        self.change(|Book { own, .. }| {
+            let goes = own.parts.goes(step, &needed);
+            let any = own.parts.counted().iter().any(|part| goes(part.step));
+            drop(goes);
+            if any {
+                own.remove_below = Some((step, needed));
+            }
+        });
     }
 
-    /// Tries again what could not be made durable.
+    /// Tries again what could not be made durable, unless a later save waits to take its place.
     pub(crate) fn retry(&self) {
-        let mut state = self.shared.lock();
-        // A later save that waits takes its place.
-        let alone = state.waiting.is_empty();
-        if let Some(job) = state.failed.take_if(|_| alone) {
-            state.waiting.push_back(job);
-        }
-        drop(state);
-        self.shared.changed.notify_all();
+        self.change(|Book { own, .. }| {
+            if own.waiting.is_empty() {
+                own.waiting.extend(own.failed.take());
+            }
+        });
     }
 
     /// Waits until there is nothing left to do.
     pub(crate) fn settle(&self, wait: &Wait<'_>) -> Result<(), Error> {
-        self.wait_until(wait, "checkpoints to become durable", |state| {
-            state.waiting.is_empty() && state.remove_below.is_none() && !state.working
+        self.wait_until(wait, "checkpoints to become durable", |book| {
+            on_their_way(book) == 0 && book.own.remove_below.is_none()
         })
     }
+}
 
-    /// Ends the thread, and waits for that.
-    pub(crate) fn end(&self, wait: &Wait<'_>) -> Result<(), Error> {
-        let mut state = self.shared.lock();
-        if state.phase == Phase::Open {
-            state.phase = Phase::Ending;
-        }
-        drop(state);
-        self.shared.changed.notify_all();
-        self.wait_until(wait, "the last checkpoint", |state| state.phase == Phase::Ended)
-    }
+fn on_their_way(book: &Book<Commits>) -> usize {
+    book.own.waiting.len() + usize::from(book.at.is_some())
+}
 
-    /// Whether the thread has ended.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.shared.lock().phase == Phase::Ended
-    }
+impl Jobs for Commits {
+    type Own = Saves;
+    type Job = Work;
 
-    /// Gives up what is not durable yet; nobody waits for the thread.
-    pub(crate) fn abandon(&self) {
-        self.shared.abandoned.store(true, Ordering::Relaxed);
-        let mut state = self.shared.lock();
-        state.waiting.clear();
-        if state.phase == Phase::Open {
-            state.phase = Phase::Ending;
-        }
-        drop(state);
-        self.shared.changed.notify_all();
-    }
+    const THREAD: &'static str = "unspool-commit";
+    const LAST: &'static str = "the last checkpoint";
 
-    fn wait_until(
-        &self,
-        wait: &Wait<'_>,
-        what: &str,
-        done: impl Fn(&State) -> bool,
-    ) -> Result<(), Error> {
-        let late = |state: &State, seconds: f64| {
-            format!(
-                "After {seconds:.1} s this rank still waits for {what}: {} of them are not. Is the \
-                 file system at {} there, and as fast as it should be?",
-                state.waiting.len() + usize::from(state.working),
-                self.shared.folder.path().display(),
-            )
+    fn next(&self, own: &mut Saves) -> Option<Work> {
+        let Some(job) = own.waiting.pop_front() else {
+            return own.remove_below.take().map(|(below, needed)| Work::Remove(below, needed));
         };
-        let place = (&self.shared.state, &self.shared.changed);
-        wait_until(place, (wait, self.shared.timeout), what, done, late)
-    }
-}
-
-impl Drop for Committer {
-    fn drop(&mut self) {
-        self.abandon();
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let old = own.failed.take_if(|old| old.manifest.step != job.manifest.step);
+        Some(Work::Commit(Box::new(job), old.map(|old| old.manifest.step)))
     }
 
-    fn work(&self) {
-        loop {
-            match self.next() {
-                Work::Commit { job, superseded } => {
-                    if let Some(old) = superseded {
-                        // Whether that works or not, it does not count; deleting comes later again.
-                        let step = old.manifest.step;
-                        let _ = self.folder.remove(|one| one == step);
-                        let _ = discard(&self.spool, |one| one == step);
-                        self.stage.iter().for_each(|stage| stage.forget(step));
-                    }
-                    self.commit(*job);
-                }
-                Work::Remove(below, needed) => self.remove(below, &needed),
-                Work::End => break,
+    fn run(&self, work: &mut Work, worker: &Committer) -> Result<(), Error> {
+        match work {
+            Work::Commit(job, superseded) => {
+                superseded.iter().for_each(|step| self.withdraw(*step));
+                self.make_durable(job, worker)
             }
-        }
-        self.lock().phase = Phase::Ended;
-        self.changed.notify_all();
-    }
-
-    fn next(&self) -> Work {
-        let mut state = self.lock();
-        state.working = false;
-        self.changed.notify_all();
-        loop {
-            let work = if let Some(job) = state.waiting.pop_front() {
-                let old = state.failed.take_if(|old| old.manifest.step != job.manifest.step);
-                Some(Work::Commit { job: Box::new(job), superseded: old.map(Box::new) })
-            } else if let Some((below, needed)) = state.remove_below.take() {
-                Some(Work::Remove(below, needed))
-            } else {
-                (state.phase == Phase::Ending).then_some(Work::End)
-            };
-            if let Some(work) = work {
-                state.working = true;
-                return work;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            Work::Remove(below, needed) => self.remove(*below, needed, worker),
         }
     }
 
-    fn commit(&self, mut job: Job) {
-        let written = self.make_durable(&mut job);
-        let mut state = self.lock();
-        match written {
-            Ok(()) => {
+    fn done(&self, work: Work, outcome: Result<(), Error>, worker: &Committer) {
+        let mut book = worker.book();
+        match (work, outcome) {
+            (Work::Commit(job, _), Ok(())) => {
                 let Manifest { step, run, .. } = job.manifest;
-                state.parts.add(&job.manifest);
+                book.own.parts.add(&job.manifest);
                 let commit = job.begun.elapsed().as_secs_f64();
                 let new = Costs { blocked: job.blocked, commit };
-                state.costs = Some(Costs::and(state.costs, new));
-                drop(state);
+                book.own.costs = Some(Costs::and(book.own.costs, new));
+                drop(book);
                 self.copier.iter().filter(|_| job.copy).for_each(|c| c.copy(Part { step, run }));
             }
-            Err(cause) => {
-                let last = state.parts.counted().last().map(|part| part.step);
-                state.failure = Some(not_counted(job.manifest.step, last, cause));
-                let step = job.manifest.step;
-                state.failed = Some(job);
-                drop(state);
+            (Work::Commit(job, _), Err(cause)) => {
+                let (step, counted) = (job.manifest.step, book.own.parts.counted());
+                book.failure = Some(not_counted(step, counted.last(), cause));
+                book.own.failed = Some(*job);
+                drop(book);
                 self.copier.iter().for_each(|copier| copier.withdraw(step));
             }
+            (Work::Remove(below, _), Err(cause)) => {
+                let message = format!("Checkpoints before step {below} are not deleted: {cause}");
+                let error = Error::new(cause.kind(), message).caused_by(cause);
+                book.failure.get_or_insert(error);
+            }
+            (Work::Remove(..), Ok(())) => {}
         }
     }
 
-    fn make_durable(&self, job: &mut Job) -> Result<(), Error> {
+    fn forget(&self, own: &mut Saves) {
+        own.waiting.clear();
+    }
+
+    fn late(&self, what: &str, book: &Book<Commits>, seconds: f64) -> String {
+        format!(
+            "After {seconds:.1} s this rank still waits for {what}: {} of them are not. Is the \
+             file system at {} there, and as fast as it should be?",
+            on_their_way(book),
+            self.folder.path().display(),
+        )
+    }
+}
+
+impl Commits {
+    /// A step that could not be made durable does not count; where that fails, deleting comes later
+    /// again.
+    fn withdraw(&self, step: u64) {
+        let _ = self.folder.remove(|one| one == step);
+        let _ = discard(&self.spool, |one| one == step);
+        self.stage.iter().for_each(|stage| stage.forget(step));
+    }
+
+    fn make_durable(&self, job: &mut Job, worker: &Committer) -> Result<(), Error> {
         let step = job.manifest.step;
-        let interrupted = || self.abandoned.load(Ordering::Relaxed);
-        let wait =
-            Wait { timeout: Some(self.timeout), interrupted: &interrupted, ..Wait::default() };
+        let interrupted = || worker.is_given_up();
+        let timeout = Some(worker.timeout());
+        let wait = Wait { timeout, interrupted: &interrupted, ..Wait::default() };
         if let Some(stage) = &self.stage {
             job.manifest.increment = stage.take(&self.spool, (step, job.begun), &wait)?;
         }
@@ -367,18 +250,11 @@ impl Shared {
         Ok(())
     }
 
-    fn remove(&self, below: u64, needed: &[u64]) {
-        let goes = self.lock().parts.goes(below, needed);
-        let removed = self.folder.remove(&goes);
-        let removed = removed.and_then(|()| {
-            self.lock().parts.retain(|step| !goes(step));
-            discard(&self.spool, &goes)
-        });
-        if let Err(cause) = removed {
-            let message = format!("Checkpoints before step {below} are not deleted: {cause}");
-            let error = Error::new(cause.kind(), message).caused_by(cause);
-            self.lock().failure.get_or_insert(error);
-        }
+    fn remove(&self, below: u64, needed: &[u64], worker: &Committer) -> Result<(), Error> {
+        let goes = worker.book().own.parts.goes(below, needed);
+        self.folder.remove(&goes)?;
+        worker.book().own.parts.retain(|step| !goes(step));
+        discard(&self.spool, &goes)
     }
 }
 
@@ -395,9 +271,9 @@ pub(crate) fn discard(spool: &Spool, wanted: impl Fn(u64) -> bool) -> Result<(),
     Ok(())
 }
 
-fn not_counted(step: u64, last: Option<u64>, cause: Error) -> Error {
+fn not_counted(step: u64, last: Option<&Part>, cause: Error) -> Error {
     let last = last.map_or("None counts yet.".to_owned(), |last| {
-        format!("The last one of this rank that counts is step {last}; it stays.")
+        format!("The last one of this rank that counts is step {}; it stays.", last.step)
     });
     let message = format!(
         "The checkpoint of step {step} does not count: {cause} {last} The next save takes its \

@@ -2,6 +2,9 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use unspool::{DiskSettings, Dtype, RegionSpec, Settings};
 use unspool_testkit::Scratch;
@@ -77,9 +80,8 @@ fn rig() -> Rig {
     let settings = Settings { host: Some(1 << 20), disk: Some(disk), ..Settings::default() };
     let spool = Arc::new(Spool::open(settings).unwrap());
     let timeout = Duration::from_secs(20);
-    let committer =
-        Committer::start(Arc::clone(&spool), None, folder, None, Parts::default(), timeout)
-            .unwrap();
+    let commits = Commits { spool: Arc::clone(&spool), stage: None, folder, copier: None };
+    let committer = Committer::start(commits, Saves::default(), timeout).unwrap();
     Rig { committer, gate, spool, _scratch: scratch }
 }
 
@@ -160,7 +162,7 @@ fn who_is_given_up_ends_when_the_medium_answers() {
     rig.save(1);
     rig.save(2);
     rig.gate.wait_until_reached();
-    rig.committer.abandon();
+    rig.committer.give_up();
     assert!(rig.committer.end(&Wait::at_most(Duration::from_millis(60))).is_err());
     rig.gate.set(false);
     rig.committer.end(&Wait::default()).unwrap();

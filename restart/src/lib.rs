@@ -70,6 +70,7 @@ mod ranks;
 mod shelf;
 mod stage;
 mod waiting;
+mod worker;
 
 pub use agreement::Part;
 pub use chain::Chains;
@@ -87,3 +88,4 @@ pub use manifest::{Increment, MOST_VALUES, Manifest, ManifestError, Run};
 pub use ranks::{Alone, Ranks, Unanswered};
 pub use shelf::CheckedFrame;
 pub use unspool_remote::Options as RemoteOptions;
+pub use worker::{Book, Jobs, Worker};

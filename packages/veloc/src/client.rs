@@ -163,9 +163,9 @@ impl Client {
             self.console.say(&why);
         }
         let persist = self.is_to_persist(step)?;
-        self.background.wait_for_room(self.timeout())?;
+        self.background.wait_for_room()?;
         // What had this version gives way.
-        self.background.remove(step, self.timeout())?;
+        self.background.remove(step)?;
         let (name, begun) = (name.to_owned(), Instant::now());
         self.agreed.remove(&(name.clone(), version));
         self.phase = Phase::Checkpoint(Open {
@@ -253,7 +253,7 @@ impl Client {
         self.background.add(Job { step, content, run, routed, persist, begun });
         match self.config.mode {
             Mode::Async => Ok(()),
-            Mode::Sync => self.background.settle(self.timeout()),
+            Mode::Sync => self.background.settle(),
         }
     }
 
@@ -273,7 +273,7 @@ impl Client {
         if matches!(self.phase, Phase::Checkpoint(_)) {
             self.idle("VELOC_Checkpoint_wait")?;
         }
-        self.background.settle(self.timeout())
+        self.background.settle()
     }
 
     /// Whether nothing is on its way.
@@ -285,10 +285,11 @@ impl Client {
         self.idle("VELOC_Cleanup")?;
         let (_, first) = self.step(name, 0)?;
         let number = names::unstep(first).0;
-        let steps = self.background.all_kept().into_iter().map(|(step, _)| step);
-        let steps: Vec<u64> = steps.filter(|step| names::unstep(*step).0 == number).collect();
         self.agreed.retain(|(of, _), _| of != name);
-        steps.into_iter().try_for_each(|step| self.background.remove(step, self.timeout()))
+        self.background
+            .kept_of(number)
+            .into_keys()
+            .try_for_each(|step| self.background.remove(step))
     }
 
     // Restarts.
@@ -301,11 +302,8 @@ impl Client {
     ) -> Result<Option<u32>, String> {
         let (most, step) = self.step(name, version)?;
         let number = names::unstep(step).0;
-        let kept = self.background.all_kept().into_iter();
-        let mut mine: Vec<Part> = kept
-            .filter(|(step, _)| names::unstep(*step).0 == number)
-            .map(|(_, kept)| kept.part)
-            .collect();
+        let kept = self.background.kept_of(number).into_values();
+        let mut mine: Vec<Part> = kept.map(|kept| kept.part).collect();
         match self.parts().in_persistent(name) {
             Ok(parts) => mine.extend(parts),
             // What scratch has may do.
@@ -359,7 +357,7 @@ impl Client {
                  be used: VELOC_Restart_test tells which is there."
             )
         })?;
-        self.background.remove(step, self.timeout())?;
+        self.background.remove(step)?;
         let kept = self.parts().fetch(step, name, part)?;
         self.background.keep(step, kept.clone());
         Ok(kept)
@@ -484,7 +482,7 @@ impl Client {
             self.checkpoint_end(false)?;
         }
         self.phase = Phase::Idle;
-        let ended = self.background.end(self.timeout());
+        let ended = self.background.end();
         let wait = Wait::at_most(self.timeout());
         let closed = self.parts().spool.close_as(Unflushed::Discard, &wait).map_err(text);
         ended.and(closed)
@@ -503,7 +501,7 @@ impl Client {
 
     /// Makes everything durable at the end of a process that did not say so.
     pub(crate) fn drain(&self) {
-        if let Err(why) = self.background.settle(self.timeout()) {
+        if let Err(why) = self.background.settle() {
             self.console.say(&why);
         }
     }

@@ -70,12 +70,12 @@ pub(crate) struct Parts {
     pub(crate) who: Who,
     /// The run that parts are written by.
     pub(crate) run: Run,
-    persistent: Persistent,
+    pub(crate) persistent: Persistent,
     folder: Folder,
     scratch: PathBuf,
     verify: bool,
-    timeout: Duration,
-    keep_in_scratch: usize,
+    pub(crate) timeout: Duration,
+    pub(crate) keep_in_scratch: usize,
     keep_in_persistent: usize,
 }
 
@@ -154,10 +154,6 @@ impl Parts {
             discard(&self.spool, version as u64).map_err(text)?;
         }
         Ok((kept, notes))
-    }
-
-    pub(crate) fn keep_in_scratch(&self) -> usize {
-        self.keep_in_scratch
     }
 
     /// The file that a program writes and reads by itself.
@@ -288,11 +284,6 @@ impl Parts {
         }
         self.folder.write(&manifest).map_err(text)?;
         Ok(Kept { part, content })
-    }
-
-    /// Ends what waits for persistent.
-    pub(crate) fn stop(&self) {
-        self.persistent.stop();
     }
 }
 

@@ -64,7 +64,8 @@ impl Checkpointer {
         let is_it = |part: &Part| part.step == step && wanted.is_none_or(|one| one == *part);
         let Some(part) = there.rfind(is_it) else { return Ok(false) };
         let copier = Arc::clone(&level.copier);
-        let came = interruptible(wait, "a copy of the step", move || copier.shelf().get(part))?;
+        let came =
+            interruptible(wait, "a copy of the step", move || copier.jobs().shelf.get(part))?;
         self.take_in(part, came, wait)?;
         Ok(true)
     }
@@ -74,13 +75,13 @@ impl Checkpointer {
         let step = part.step;
         // What is here may be damaged. It does not count any more before it goes.
         self.folder.remove(|one| one == step)?;
-        self.committer.forget(step);
+        self.committer.book().own.parts.retain(|one| one != step);
         discard(&self.data, |one| one == step)?;
         self.data.adopt(&frame, wait)?;
         drop(frame);
         self.data.flush(wait)?;
         self.folder.write(&manifest)?;
-        self.committer.take_fetched(&manifest);
+        self.committer.book().own.parts.add(&manifest);
         lock(&self.life).mending.damaged.remove(&part);
         Ok(())
     }
