@@ -1,6 +1,8 @@
 //! What a client does that a program does not see.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 use unspool_restart::Run;
@@ -32,7 +34,7 @@ impl Bench {
         fs::write(&config, text).unwrap();
         let mut client = open::single(3, config.to_str().unwrap()).unwrap();
         let address = self.values.as_mut_ptr() as usize;
-        client.regions.protect(1, Protected { address, bytes: BYTES as u64 }, None);
+        client.regions.protect(1, Protected { address, bytes: self.values.len() as u64 }, None);
         client
     }
 
@@ -189,4 +191,57 @@ fn what_a_restart_reads_is_not_removed_meanwhile() {
     bench.save(&mut client, 3);
     client.finalize().unwrap();
     assert_eq!(versions_in_scratch(&bench), [3]);
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() { copy(&from, &to) } else { assert!(fs::copy(from, to).is_ok()) }
+    }
+}
+
+/// What an earlier version has written: checkpoint 4 of two names, with a region and a file.
+#[test]
+fn checkpoints_of_before_are_read_from_scratch_and_from_persistent() {
+    for has_scratch in [true, false] {
+        let mut bench = Bench { values: vec![0; 100], ..Bench::new() };
+        let before = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/before");
+        copy(&before.join("persistent"), &bench.folder.path().join("persistent"));
+        if has_scratch {
+            copy(&before.join("scratch"), &bench.folder.path().join("scratch"));
+        }
+        let mut client = bench.client("max_versions = 1");
+        for name in ["h", "other"] {
+            assert_eq!(client.restart_test(name, 0), Ok(Some(4)));
+            bench.values.fill(0);
+            client.restart_begin(name, 4).unwrap();
+            // SAFETY: the region is there, and nobody else uses it.
+            unsafe { client.recover(&Selection::All) }.unwrap();
+            assert_eq!(fs::read(client.route().unwrap()).unwrap(), b"of the program");
+            client.restart_end().unwrap();
+            assert!(bench.values.iter().all(|byte| *byte == 7), "{name}");
+        }
+        // What is saved now has names of the same kind, and what it replaces goes.
+        let folder = bench.folder.path().join("persistent/veloc-h/single-3");
+        let objects = || {
+            let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+            let names = names.map(|name| name.into_string().unwrap());
+            let parts = names.map(|name| {
+                let (version, rest) = name.split_once('-').unwrap();
+                let (run, object) = rest.split_once('.').unwrap();
+                assert!(run.len() == 32 && run.bytes().all(|digit| digit.is_ascii_hexdigit()));
+                (version.to_owned(), object.to_owned())
+            });
+            parts.collect::<BTreeSet<_>>()
+        };
+        let of = |version: &str, objects: &[&str]| {
+            objects.iter().map(|object| (version.to_owned(), (*object).to_owned())).collect()
+        };
+        assert_eq!(objects(), of("4", &["file", "frame", "manifest"]));
+        bench.save(&mut client, 5);
+        client.checkpoint_wait().unwrap();
+        assert_eq!(objects(), of("5", &["frame", "manifest"]));
+        client.finalize().unwrap();
+    }
 }
