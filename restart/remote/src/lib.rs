@@ -1,8 +1,7 @@
 //! Objects beyond the machine: in an object store (`s3://`, `gs://`, `az://`), or in a directory
 //! that other machines see as well, such as one of a parallel file system.
 //!
-//! A [`Remote`] is one such place. It keeps opaque bytes under names, and [`RemoteTier`] makes a
-//! tier of it.
+//! A [`Remote`] is one such place. It keeps opaque bytes under names.
 //!
 //! ```
 //! use unspool_remote::{Options, Parts, Remote};
@@ -38,12 +37,10 @@ mod remote;
 mod settings;
 mod source;
 mod store;
-mod tier;
 mod upload;
 
 pub use remote::{Entry, Remote};
 pub use settings::Options;
 pub use source::{Parts, Source};
-pub use tier::RemoteTier;
 pub use unspool_core::Failure;
 pub use unspool_tiers::TierError;

@@ -1,5 +1,7 @@
-//! The conformance suite for the remote tier: in a directory, on the testkit's own server, and on a
-//! real one where there is one.
+//! The conformance suite for a tier in a remote place: in a directory, on the testkit's own server,
+//! and on a real one where there is one.
+
+mod remote_tier;
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +9,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use unspool_remote::{Options, Parts, Remote, RemoteTier, Source};
+use remote_tier::RemoteTier;
+use unspool_remote::{Options, Parts, Remote, Source};
 use unspool_testkit::conformance::{Fixture, run_all};
 use unspool_testkit::{ObjectServer, Pattern, Scratch, conformance};
 use unspool_tiers::TierError;

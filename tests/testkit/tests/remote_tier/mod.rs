@@ -1,13 +1,11 @@
-//! A tier in a remote place: one object for each frame.
+//! A tier in a remote place, one object for each frame: by it a place passes what tiers pass.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use unspool_core::{CheckpointId, Failure, TierKind};
+use unspool_remote::{Entry, Parts, Remote};
 use unspool_tiers::{Description, Stored, Tier, TierError};
-
-use crate::remote::Remote;
-use crate::source::Parts;
 
 const PREFIX: &str = "frame-";
 
@@ -41,7 +39,7 @@ impl RemoteTier {
         capacity: Option<u64>,
     ) -> Result<RemoteTier, TierError> {
         let listed = remote.list(&format!("{folder}/"))?;
-        let frame = |entry: crate::Entry| {
+        let frame = |entry: Entry| {
             let number =
                 entry.name.strip_prefix(folder)?.strip_prefix('/')?.strip_prefix(PREFIX)?;
             let id = CheckpointId(number.parse().ok()?);
@@ -50,12 +48,6 @@ impl RemoteTier {
         };
         let frames = Mutex::new(listed.into_iter().filter_map(frame).collect());
         Ok(RemoteTier { remote, folder: folder.to_owned(), capacity, frames })
-    }
-
-    /// The place that it is in.
-    #[must_use]
-    pub fn remote(&self) -> &Remote {
-        &self.remote
     }
 
     fn frames(&self) -> MutexGuard<'_, BTreeMap<CheckpointId, Frame>> {
