@@ -2,20 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::manifest::Run;
+use crate::manifest::{Part, Run};
 
 /// The bytes of one part in a message.
 const PART_BYTES: usize = 24;
-
-/// One rank's part of a checkpoint, as ranks tell each other of it. Parts of the same step that
-/// different runs wrote are not parts of one checkpoint.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Part {
-    /// The step.
-    pub step: u64,
-    /// The run that wrote it.
-    pub run: Run,
-}
 
 /// Parts as bytes of a message.
 #[must_use]

@@ -11,26 +11,26 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use unspool::{Error, ErrorKind, Spool, Unflushed, Wait};
 use unspool_codec::increment::is_increment;
 
-use crate::agreement::{Agreed, Copy, Held, Part, Said};
+use crate::agreement::{Agreed, Copy, Held, Said};
 use crate::claim::Claim;
-use crate::committer::{Commits, Committer, Job, Saves, discard};
+use crate::committer::{Committer, Job, Places, Saves};
 use crate::copier::{Copier, Copies, Copying, Progress, Removal};
 use crate::exchange::{Call, Exchanges};
-use crate::folder::Folder;
+use crate::frames::discard;
 use crate::increments::Fulls;
 use crate::interval::{Every, Rule};
-use crate::level::{Level, OpenedLevel, RemoteSettings};
-use crate::manifest::{MOST_VALUES, Manifest, Run};
+use crate::level::{OpenedLevel, RemoteSettings};
+use crate::manifest::{MOST_VALUES, Manifest, Part, Run};
 use crate::pace::{Beat, Look, Pace};
 use crate::partner::Partner;
 use crate::ranks::Ranks;
-use crate::stage::Stage;
+use crate::worker::lock;
 use opening::{Opened, check_ranks, draw, open_part, opened_by_all};
 
 /// What a Checkpointer is opened with.
@@ -82,13 +82,7 @@ pub enum Outcome {
 /// One rank's hold on the folder of a run. Its calls are made by one thread; those that take
 /// `ranks` are made by all ranks in the same order.
 pub struct Checkpointer {
-    /// The durable spool of the folder.
-    data: Arc<Spool>,
-    /// What the application saves into where that is another one.
-    stage: Option<Arc<Stage>>,
-    folder: Folder,
     committer: Committer,
-    level: Option<Level>,
     partner: Option<Partner>,
     exchanges: Exchanges,
     settings: Settings,
@@ -198,18 +192,16 @@ impl Checkpointer {
         let latest = agreed.either.last().map(|part| part.step);
         let timeout = settings.timeout;
         let every = settings.remote.as_ref().map(|remote| remote.every);
-        let level = remote.zip(every).map(|(opened, every)| {
+        let copier = remote.zip(every).map(|(opened, every)| {
             let OpenedLevel { shelf, parts, .. } = opened;
             let shelf = if rank == 0 { shelf } else { shelf.claimed(Claim::of(run)) };
-            let places = Copying { shelf, folder: folder.clone(), spool: Arc::clone(&data) };
-            let copier = Copier::start(places, Progress::of(parts), timeout)?;
-            Ok(Level::of(Arc::new(copier), every, latest.unwrap_or(0)))
+            let (data, folder) = (Arc::clone(&data), folder.clone());
+            let progress = Progress::of(parts, latest.unwrap_or(0));
+            Copier::start(Copying { shelf, every, folder, data }, progress, timeout).map(Arc::new)
         });
-        let level = level.transpose().map_err(E::from)?;
-        let copier = level.as_ref().map(|level| Arc::clone(&level.copier));
-        let (spool, staged) = (Arc::clone(&data), stage.clone());
-        let commits = Commits { spool, stage: staged, folder: folder.clone(), copier };
-        let committer = Committer::start(commits, Saves::of(parts), timeout).map_err(E::from)?;
+        let copier = copier.transpose().map_err(E::from)?;
+        let places = Places { data, stage, folder, copier };
+        let committer = Committer::start(places, Saves::of(parts), timeout).map_err(E::from)?;
         if partner.as_mut().is_some_and(|partner| !partner.begin(&hosts)) {
             let note = "Some ranks and the partners that keep their parts are on the same machine.";
             warnings.push(note.to_owned());
@@ -218,11 +210,7 @@ impl Checkpointer {
         let pace = Pace::new(settings.rule, size == 1, stops);
         let standing = Standing::Opened(latest);
         let checkpointer = Checkpointer {
-            data,
-            stage,
-            folder,
             committer,
-            level,
             partner,
             exchanges,
             settings,
@@ -250,7 +238,7 @@ impl Checkpointer {
     /// The spool that the arrays of this rank are saved into.
     #[must_use]
     pub fn spool(&self) -> &Arc<Spool> {
-        self.stage.as_ref().map_or(&self.data, |stage| stage.spool())
+        self.places().stage.as_ref().map_or(&self.places().data, |stage| stage.spool())
     }
 
     /// What was found damaged at the opening, in sentences.
@@ -268,19 +256,19 @@ impl Checkpointer {
     /// without them.
     pub fn take_copy_failure(&self) -> Option<Error> {
         let of_partner = self.partner.as_ref().and_then(Partner::take_failure);
-        of_partner.or_else(|| self.level.as_ref()?.copier.take_failure())
+        of_partner.or_else(|| self.places().copier.as_ref()?.take_failure())
     }
 
     /// How far the copies beyond the machine are, where there are any.
     #[must_use]
     pub fn copies(&self) -> Option<Copies> {
-        Some(self.level.as_ref()?.copier.copies())
+        Some(self.places().copier.as_ref()?.copies())
     }
 
     /// The checkpoints of which a GPU has found what has changed, so that only that left it.
     #[must_use]
     pub fn hashed_on_gpu(&self) -> u64 {
-        self.stage.as_ref().map_or(0, |stage| stage.hashed())
+        self.places().stage.as_ref().map_or(0, |stage| stage.hashed())
     }
 
     /// Asks the run to stop: a checkpoint is due then, once. It may be called from any thread.
@@ -339,12 +327,12 @@ impl Checkpointer {
         check_step(step, standing, &self.settings.path)?;
         check_values(&values)?;
         let mut said = self.said();
-        self.level.iter().for_each(|level| level.say(&mut said, step, self.now()));
+        self.places().copier.iter().for_each(|copier| copier.say(&mut said, step, self.now()));
         let partner = self.partner.as_ref();
         said.partner_due = partner.is_some_and(|partner| partner.is_due(step, self.now()));
         let agreed = self.agree(Call::Save(step), &said, ranks)?;
         if agreed.copy == Copy::Skipped {
-            self.level.iter().for_each(|level| level.copier.skip());
+            self.places().copier.iter().for_each(|copier| copier.skip());
         }
         // What is gone on from may be old, and what is newer goes below.
         if !matches!(standing, Standing::Restored(_)) {
@@ -364,7 +352,7 @@ impl Checkpointer {
             Standing::Saved(_) => {}
         }
         self.committer.wait_for_room(wait)?;
-        self.stage.iter().try_for_each(|stage| stage.expect(step))?;
+        self.places().stage.iter().try_for_each(|stage| stage.expect(step))?;
         let copy = agreed.copy == Copy::Yes;
         lock(&self.life).saving = Some(Saving { step, values, begun, copy });
         Ok(())
@@ -398,9 +386,9 @@ impl Checkpointer {
         };
         let blocked = begun.elapsed().as_secs_f64();
         if copy {
-            self.level.iter().for_each(|level| level.promise(step, self.now()));
+            self.places().copier.iter().for_each(|copier| copier.promise(step, self.now()));
         }
-        self.stage.iter().for_each(|stage| stage.took(head.frame_bytes()));
+        self.places().stage.iter().for_each(|stage| stage.took(head.frame_bytes()));
         self.committer.add(Job { manifest, begun, blocked, copy });
         let mut life = lock(&self.life);
         (life.standing, life.loaded) = (Standing::Saved(step), None);
@@ -415,7 +403,7 @@ impl Checkpointer {
         if let Some(saving) = lock(&self.life).saving.take() {
             // As a rule it is not there.
             let _ = self.spool().discard(saving.step as i64);
-            self.stage.iter().for_each(|stage| stage.expect_nothing());
+            self.places().stage.iter().for_each(|stage| stage.expect_nothing());
             lock(&self.pace).saved(saving.step, self.now());
         }
     }
@@ -517,7 +505,8 @@ impl Checkpointer {
     pub fn values(&self, step: u64, wait: &Wait<'_>) -> Result<String, Error> {
         self.check_open()?;
         self.arrived(step, wait)?;
-        let found = self.folder.manifests()?.whole.into_iter().find(|one| one.step == step);
+        let found =
+            self.places().folder.manifests()?.whole.into_iter().find(|one| one.step == step);
         found.map(|manifest| manifest.values).ok_or_else(|| {
             let message = format!("Step {step} does not count on this rank.");
             Error::new(ErrorKind::Unknown, message)
@@ -564,21 +553,26 @@ impl Checkpointer {
         if let Some(failure) = failure.or_else(|| self.committer.take_failure()) {
             return Err(failure);
         }
-        let copied = self.level.as_ref().map_or(Ok(()), |level| {
-            level.copier.settle(wait)?;
-            level.copier.take_failure().map_or(Ok(()), Err)
+        let copied = self.places().copier.as_ref().map_or(Ok(()), |copier| {
+            copier.settle(wait)?;
+            copier.take_failure().map_or(Ok(()), Err)
         });
         self.committer.end(wait)?;
         let answers = |error: &Error| error.kind() != ErrorKind::Timeout;
-        if let Some(level) = self.level.iter().find(|_| copied.as_ref().err().is_none_or(answers)) {
-            level.copier.jobs().shelf.release();
+        if let Some(copier) = &self.places().copier {
+            if copied.as_ref().err().is_none_or(answers) {
+                copier.jobs().shelf.release();
+            }
+            copier.give_up();
+            copier.end(wait)?;
         }
-        self.level.as_ref().map_or(Ok(()), |level| {
-            level.copier.give_up();
-            level.copier.end(wait)
-        })?;
         self.close_own(wait);
         agreed.and(copied)
+    }
+
+    /// Where the parts of this rank are.
+    fn places(&self) -> &Places {
+        self.committer.jobs()
     }
 
     /// Refuses a call after the end.
@@ -598,15 +592,15 @@ impl Checkpointer {
     /// Gives up what does not count yet.
     pub fn give_up(&self) {
         self.committer.give_up();
-        self.level.iter().for_each(|level| level.copier.give_up());
+        self.places().copier.iter().for_each(|copier| copier.give_up());
         self.close_own(&Wait::at_most(self.settings.timeout));
     }
 
     /// Closes the durable spool where the application has another one. What is not durable then
     /// does not count, and was told.
     fn close_own(&self, wait: &Wait<'_>) {
-        if self.stage.is_some() {
-            let _ = self.data.close_as(Unflushed::Discard, wait);
+        if self.places().stage.is_some() {
+            let _ = self.places().data.close_as(Unflushed::Discard, wait);
         }
     }
 
@@ -618,7 +612,7 @@ impl Checkpointer {
 
     /// What this rank has.
     fn said(&self) -> Said {
-        let remote = self.level.as_ref().map_or(Vec::new(), |level| level.copier.counted());
+        let remote = self.places().copier.as_ref().map_or(Vec::new(), |copier| copier.counted());
         let held = self.partner.as_ref().map_or(Vec::new(), Partner::held);
         let (mut local, apart) =
             (self.committer.counted(), self.committer.book().own.parts.apart());
@@ -637,12 +631,12 @@ impl Checkpointer {
     /// Deletes what came after `last`, which would be taken for newer than what comes now.
     fn clear_after(&self, last: Option<u64>) -> Result<(), Error> {
         let is_after = |step: u64| last.is_none_or(|last| step > last);
-        self.folder.remove(is_after)?;
+        self.places().folder.remove(is_after)?;
         self.committer.book().own.parts.retain(|step| !is_after(step));
-        self.level.iter().for_each(|level| level.copier.remove(Removal::After(last)));
+        self.places().copier.iter().for_each(|copier| copier.remove(Removal::After(last)));
         self.partner.iter().try_for_each(|partner| partner.remove(is_after))?;
-        self.stage.iter().for_each(|stage| stage.begin_anew());
-        discard(&self.data, is_after)
+        self.places().stage.iter().for_each(|stage| stage.begin_anew());
+        discard(&self.places().data, is_after)
     }
 
     fn asked_to_stop(&self) -> bool {
@@ -659,10 +653,6 @@ impl fmt::Debug for Checkpointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Checkpointer").field("settings", &self.settings).finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn nonsense() -> Error {

@@ -234,7 +234,7 @@ fn an_opening_that_is_refused_touches_nothing() {
     save(&c, &Alone, 1);
     c.flush(&Wait::default()).unwrap();
     // As in the middle of a save.
-    let unfinished = c.folder.path().join("step-2.part");
+    let unfinished = c.places().folder.path().join("step-2.part");
     std::fs::write(&unfinished, "half").unwrap();
     let before = below(scratch.path());
     let more = Settings { increments: Some(Fulls::Auto), ..settings(scratch.path(), 2) };
@@ -294,7 +294,7 @@ fn what_could_not_be_written_counts_after_a_close_that_can_write_it() {
     save(&c, &Alone, 1);
     c.committer.settle(&Wait::default()).unwrap();
     // Its manifest cannot be written where a folder has its name.
-    let in_the_way = c.folder.path().join("step-2.manifest");
+    let in_the_way = c.places().folder.path().join("step-2.manifest");
     std::fs::create_dir_all(in_the_way.join("x")).unwrap();
     save(&c, &Alone, 2);
     assert!(c.close(Some(&Alone), &Wait::default()).is_err());

@@ -8,13 +8,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use unspool::{Error, ErrorKind};
-use unspool_remote::{Failure, Parts, Remote};
+use unspool_remote::{Failure, Remote};
 
 use crate::manifest::Run;
-use crate::shelf::failed;
+use crate::places::failed;
+use crate::worker::lock;
 
 /// The name of the object.
 const NAME: &str = "writer";
@@ -57,12 +58,12 @@ impl Claim {
         if let Some(found) = found.filter(Writer::is_alive) {
             return Err(taken(remote, &found));
         }
-        own().insert(run);
+        lock(&OWN).insert(run);
         let claim = Claim { run, is_lead: true };
         let folder = folder.replace(char::is_control, " ");
         let (machine, process) = (machine(), process(std::process::id()).unwrap_or_default());
         let writer = Writer { place, run, machine, process, folder };
-        match remote.put(NAME, &Parts::of(&[writer.render().as_bytes()]), None) {
+        match remote.put(NAME, &writer.render().into_bytes(), None) {
             // Who cannot write there takes nothing from anybody, and may still read.
             Err(error) if matches!(error.kind(), Failure::Permanent | Failure::NoSpace) => {}
             put => {
@@ -102,7 +103,7 @@ impl Claim {
     /// The run is over: another one of this process may take the place.
     pub(crate) fn end(&self) {
         if self.is_lead {
-            own().remove(&self.run);
+            lock(&OWN).remove(&self.run);
         }
     }
 
@@ -130,10 +131,6 @@ fn taken(remote: &Remote, by: &Writer) -> Error {
         by.process.split(' ').next().unwrap_or_default()
     );
     Error::new(ErrorKind::Invalid, message)
-}
-
-fn own() -> std::sync::MutexGuard<'static, BTreeSet<Run>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Writer {
@@ -176,7 +173,7 @@ impl Writer {
         let is_there = |number| process(number).is_some_and(|found| found == self.process);
         match number {
             Some(number) if self.machine == machine() && is_there(number) => {
-                number != std::process::id() || own().contains(&self.run)
+                number != std::process::id() || lock(&OWN).contains(&self.run)
             }
             _ => false,
         }

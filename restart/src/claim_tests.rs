@@ -1,6 +1,6 @@
 //! Places that belong to runs that are alive, that have crashed, and that are elsewhere.
 
-use unspool_remote::Options;
+use unspool_remote::{Options, Parts};
 use unspool_testkit::Scratch;
 
 use super::*;

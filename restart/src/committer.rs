@@ -5,17 +5,16 @@
 //! is closed, and goes when a later step takes its place.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use unspool::{Error, ErrorKind, Spool, Wait};
+use unspool::{Error, Spool, Wait};
 
-use crate::agreement::Part;
 use crate::copier::Copier;
 use crate::folder::Folder;
+use crate::frames::{discard, flush};
 use crate::interval::Costs;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Part};
 use crate::parts::Parts;
 use crate::stage::Stage;
 use crate::worker::{Book, Jobs, Worker};
@@ -38,14 +37,14 @@ pub(crate) struct Job {
 }
 
 /// The committer of one Checkpointer.
-pub(crate) type Committer = Worker<Commits>;
+pub(crate) type Committer = Worker<Places>;
 
-/// Where checkpoints come to count.
-pub(crate) struct Commits {
-    /// The durable one.
-    pub(crate) spool: Arc<Spool>,
-    /// Where checkpoints are taken from, if they are not saved into that one.
-    pub(crate) stage: Option<Arc<Stage>>,
+/// Where the parts of a rank are.
+pub(crate) struct Places {
+    /// The durable spool of the folder.
+    pub(crate) data: Arc<Spool>,
+    /// What the application saves into where that is another one.
+    pub(crate) stage: Option<Stage>,
     pub(crate) folder: Folder,
     pub(crate) copier: Option<Arc<Copier>>,
 }
@@ -78,16 +77,7 @@ pub(crate) enum Work {
     Remove(u64, Vec<u64>),
 }
 
-impl fmt::Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Work::Commit(job, _) => write!(f, "step {}", job.manifest.step),
-            Work::Remove(below, _) => write!(f, "what is before step {below}"),
-        }
-    }
-}
-
-impl Worker<Commits> {
+impl Worker<Places> {
     /// The parts that count here, oldest first.
     pub(crate) fn counted(&self) -> Vec<Part> {
         self.book().own.parts.counted()
@@ -145,16 +135,23 @@ impl Worker<Commits> {
     }
 }
 
-fn on_their_way(book: &Book<Commits>) -> usize {
+fn on_their_way(book: &Book<Places>) -> usize {
     book.own.waiting.len() + usize::from(book.at.is_some())
 }
 
-impl Jobs for Commits {
+impl Jobs for Places {
     type Own = Saves;
     type Job = Work;
 
     const THREAD: &'static str = "unspool-commit";
     const LAST: &'static str = "the last checkpoint";
+
+    fn about(work: &Work) -> String {
+        match work {
+            Work::Commit(job, _) => format!("step {}", job.manifest.step),
+            Work::Remove(below, _) => format!("what is before step {below}"),
+        }
+    }
 
     fn next(&self, own: &mut Saves) -> Option<Work> {
         let Some(job) = own.waiting.pop_front() else {
@@ -178,13 +175,13 @@ impl Jobs for Commits {
         let mut book = worker.book();
         match (work, outcome) {
             (Work::Commit(job, _), Ok(())) => {
-                let Manifest { step, run, .. } = job.manifest;
+                let part = job.manifest.part();
                 book.own.parts.add(&job.manifest);
                 let commit = job.begun.elapsed().as_secs_f64();
                 let new = Costs { blocked: job.blocked, commit };
                 book.own.costs = Some(Costs::and(book.own.costs, new));
                 drop(book);
-                self.copier.iter().filter(|_| job.copy).for_each(|c| c.copy(Part { step, run }));
+                self.copier.iter().filter(|_| job.copy).for_each(|c| c.copy(part));
             }
             (Work::Commit(job, _), Err(cause)) => {
                 let (step, counted) = (job.manifest.step, book.own.parts.counted());
@@ -206,7 +203,7 @@ impl Jobs for Commits {
         own.waiting.clear();
     }
 
-    fn late(&self, what: &str, book: &Book<Commits>, seconds: f64) -> String {
+    fn late(&self, what: &str, book: &Book<Places>, seconds: f64) -> String {
         format!(
             "After {seconds:.1} s this rank still waits for {what}: {} of them are not. Is the \
              file system at {} there, and as fast as it should be?",
@@ -216,12 +213,12 @@ impl Jobs for Commits {
     }
 }
 
-impl Commits {
+impl Places {
     /// A step that could not be made durable does not count; where that fails, deleting comes later
     /// again.
     fn withdraw(&self, step: u64) {
         let _ = self.folder.remove(|one| one == step);
-        let _ = discard(&self.spool, |one| one == step);
+        let _ = discard(&self.data, |one| one == step);
         self.stage.iter().for_each(|stage| stage.forget(step));
     }
 
@@ -231,17 +228,9 @@ impl Commits {
         let timeout = Some(worker.timeout());
         let wait = Wait { timeout, interrupted: &interrupted, ..Wait::default() };
         if let Some(stage) = &self.stage {
-            job.manifest.increment = stage.take(&self.spool, (step, job.begun), &wait)?;
+            job.manifest.increment = stage.take(&self.data, (step, job.begun), &wait)?;
         }
-        let flushed = self.spool.flush(&wait);
-        // Another step may be what could not be flushed.
-        let durable = self.spool.durable(step as i64);
-        if !matches!(durable, Ok(true)) {
-            flushed?;
-            durable?;
-            let message = "Its arrays are not on the disk.";
-            return Err(Error::new(ErrorKind::Lost, message));
-        }
+        flush(&self.data, step, &wait)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         job.manifest.written = now.map_or(0, |since| since.as_secs());
         job.manifest.milliseconds = job.begun.elapsed().as_millis() as u64;
@@ -254,21 +243,8 @@ impl Commits {
         let goes = worker.book().own.parts.goes(below, needed);
         self.folder.remove(&goes)?;
         worker.book().own.parts.retain(|step| !goes(step));
-        discard(&self.spool, &goes)
+        discard(&self.data, &goes)
     }
-}
-
-/// Discards the frames of steps, whole or lost.
-pub(crate) fn discard(spool: &Spool, wanted: impl Fn(u64) -> bool) -> Result<(), Error> {
-    let lost = spool.lost()?.into_keys();
-    let versions = spool.versions()?.into_iter().chain(lost);
-    for version in versions.filter(|version| u64::try_from(*version).is_ok_and(&wanted)) {
-        match spool.discard(version) {
-            Err(error) if matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Discarded) => {}
-            done => done?,
-        }
-    }
-    Ok(())
 }
 
 fn not_counted(step: u64, last: Option<&Part>, cause: Error) -> Error {

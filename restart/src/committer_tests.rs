@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use unspool::{DiskSettings, Dtype, RegionSpec, Settings};
+use unspool::{DiskSettings, Dtype, ErrorKind, RegionSpec, Settings};
 use unspool_testkit::Scratch;
 
 use super::*;
@@ -80,8 +80,8 @@ fn rig() -> Rig {
     let settings = Settings { host: Some(1 << 20), disk: Some(disk), ..Settings::default() };
     let spool = Arc::new(Spool::open(settings).unwrap());
     let timeout = Duration::from_secs(20);
-    let commits = Commits { spool: Arc::clone(&spool), stage: None, folder, copier: None };
-    let committer = Committer::start(commits, Saves::default(), timeout).unwrap();
+    let places = Places { data: Arc::clone(&spool), stage: None, folder, copier: None };
+    let committer = Committer::start(places, Saves::default(), timeout).unwrap();
     Rig { committer, gate, spool, _scratch: scratch }
 }
 

@@ -5,30 +5,35 @@
 //! is still at an earlier one: the remote place has steps that all ranks have.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 use unspool::{Error, Spool, Wait};
 
-use crate::agreement::Part;
+use crate::agreement::Said;
 use crate::folder::Folder;
-use crate::shelf::{Shelf, on_its_own};
+use crate::frames::on_its_own;
+use crate::interval::Every;
+use crate::manifest::Part;
+use crate::shelf::Shelf;
 use crate::worker::{Book, Jobs, Worker};
 
 /// The copier of one Checkpointer.
 pub(crate) type Copier = Worker<Copying>;
 
-/// From where parts are copied, and where to.
+/// From where parts are copied, where to, and which.
 pub(crate) struct Copying {
     pub(crate) shelf: Shelf,
+    pub(crate) every: Every,
     pub(crate) folder: Folder,
-    pub(crate) spool: Arc<Spool>,
+    pub(crate) data: Arc<Spool>,
 }
 
 #[derive(Default)]
 pub(crate) struct Progress {
     /// Parts that count there, oldest first.
     counted: Vec<Part>,
+    /// The step and the time of the last checkpoint that was to be copied.
+    last: (u64, f64),
     next: Next,
     removals: VecDeque<Removal>,
     /// The first removal failed, and is tried again with the next copy.
@@ -38,9 +43,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// That of a place which has these parts.
-    pub(crate) fn of(counted: Vec<Part>) -> Progress {
-        Progress { counted, ..Progress::default() }
+    /// That of a place which has these parts, of a run that has come to `step`.
+    pub(crate) fn of(counted: Vec<Part>, step: u64) -> Progress {
+        Progress { counted, last: (step, 0.0), ..Progress::default() }
     }
 }
 
@@ -78,15 +83,6 @@ pub(crate) enum Work {
     Remove(Removal),
 }
 
-impl fmt::Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Work::Copy(part) => write!(f, "the copy of step {}", part.step),
-            Work::Remove(_) => f.write_str("old copies"),
-        }
-    }
-}
-
 /// How far the copies in a remote place are, on one rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Copies {
@@ -116,10 +112,11 @@ impl Worker<Copying> {
         }
     }
 
-    /// Whether another part could be copied now.
-    pub(crate) fn is_free(&self) -> bool {
+    /// What this rank says of it before a save of `step` at time `now`.
+    pub(crate) fn say(&self, said: &mut Said, step: u64, now: f64) {
         let book = self.book();
-        book.own.next == Next::None && copying(&book).is_none()
+        said.due = self.jobs().every.is_due_after(book.own.last, step, now);
+        said.free = book.own.next == Next::None && copying(&book).is_none();
     }
 
     /// A checkpoint was due there, and is not copied.
@@ -127,9 +124,10 @@ impl Worker<Copying> {
         self.book().own.skipped += 1;
     }
 
-    /// The part of `step` is copied when it counts here.
-    pub(crate) fn promise(&self, step: u64) {
-        self.book().own.next = Next::Promised(step);
+    /// The part of `step`, saved at time `now`, is copied when it counts here.
+    pub(crate) fn promise(&self, step: u64, now: f64) {
+        let own = &mut self.book().own;
+        (own.last, own.next) = ((step, now), Next::Promised(step));
     }
 
     /// The part of `step` does not count here, and is not copied.
@@ -205,6 +203,13 @@ impl Jobs for Copying {
     const THREAD: &'static str = "unspool-remote";
     const LAST: &'static str = "the last copy";
 
+    fn about(work: &Work) -> String {
+        match work {
+            Work::Copy(part) => format!("the copy of step {}", part.step),
+            Work::Remove(_) => "old copies".to_owned(),
+        }
+    }
+
     fn next(&self, own: &mut Progress) -> Option<Work> {
         if let Some(&removal) = own.removals.front() {
             return (!own.stuck).then_some(Work::Remove(removal));
@@ -218,8 +223,8 @@ impl Jobs for Copying {
         match *work {
             Work::Copy(part) => {
                 let replaces = worker.counted().iter().any(|one| one.step == part.step);
-                let (manifest, frame) = on_its_own(&self.folder, &self.spool, part)?;
-                self.shelf.put(&manifest, &*frame, replaces)
+                let (manifest, frame) = on_its_own(&self.folder, &self.data, part)?;
+                self.shelf.put_part(&manifest, &*frame, replaces)
             }
             Work::Remove(removal) => self.shelf.remove(|step| removal.wants(step)).map(drop),
         }

@@ -1,12 +1,13 @@
 //! Exchanges between ranks, each marked with its number and its call, so that ranks which do not do
 //! the same are told so, and do not take one answer for another.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use unspool::{Error, ErrorKind};
 
 use crate::ranks::{Ranks, Unanswered, named};
+use crate::worker::lock;
 
 /// What an exchange is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,15 +87,8 @@ impl Exchanges {
         if ranks.size() == 1 {
             return Ok(vec![payload.to_vec()]);
         }
-        let number = self.begin()?;
-        let (code, step) = call.code();
-        let head = [&number.to_le_bytes()[..], &[code], &step.to_le_bytes()].concat();
-        // No lock is held: this runs code of the application.
-        let gathered = ranks.all_gather(&[&head, payload].concat(), timeout);
-        let checked = gathered
-            .map_err(|why| unanswered(&why, call, timeout))
-            .and_then(|all| check(&all, ranks.size(), &head, call));
-        checked.inspect_err(|error| self.end(error.message()))
+        let gather = |mine: &[u8]| ranks.all_gather(mine, timeout);
+        self.talk(call, payload, timeout, gather, |all, head| check(&all, ranks.size(), head, call))
     }
 
     /// Gives `payload` to the first rank of `pair`, and returns what the second one gave.
@@ -106,26 +100,40 @@ impl Exchanges {
         (to, from): (u32, u32),
         timeout: Duration,
     ) -> Result<Vec<u8>, Error> {
+        let pass = |mine: &[u8]| ranks.pass(mine, to, from, timeout);
+        self.talk(call, payload, timeout, pass, |mut message, head| {
+            check_head(from, &message, head, call)?;
+            Ok(message.split_off(HEAD))
+        })
+    }
+
+    /// An exchange of any kind, marked with its number and its call.
+    fn talk<T, R>(
+        &self,
+        call: Call,
+        payload: &[u8],
+        timeout: Duration,
+        how: impl FnOnce(&[u8]) -> Result<T, Unanswered>,
+        check: impl FnOnce(T, &[u8]) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let number = self.begin()?;
         let (code, step) = call.code();
         let head = [&number.to_le_bytes()[..], &[code], &step.to_le_bytes()].concat();
         // No lock is held: this runs code of the application.
-        let given = ranks.pass(&[&head, payload].concat(), to, from, timeout);
-        let checked =
-            given.map_err(|why| unanswered(&why, call, timeout)).and_then(|mut message| {
-                check_head(from, &message, &head, call)?;
-                Ok(message.split_off(HEAD))
-            });
-        checked.inspect_err(|error| self.end(error.message()))
+        let heard = how(&[&head, payload].concat());
+        let checked = heard
+            .map_err(|why| unanswered(&why, call, timeout))
+            .and_then(|heard| check(heard, &head));
+        checked.inspect_err(|error| lock(&self.state).broken = Some(error.message().to_owned()))
     }
 
     /// Whether exchanges still work.
     pub(crate) fn work(&self) -> bool {
-        self.lock().broken.is_none()
+        lock(&self.state).broken.is_none()
     }
 
     fn begin(&self) -> Result<u64, Error> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(why) = &state.broken {
             let message = format!(
                 "The ranks do not agree any more, since an earlier call: {why} Open the \
@@ -135,14 +143,6 @@ impl Exchanges {
         }
         state.done += 1;
         Ok(state.done)
-    }
-
-    fn end(&self, why: &str) {
-        self.lock().broken = Some(why.to_owned());
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Count> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,6 +4,7 @@
 //! A manifest is written to another name, synced, renamed, and then the folder is synced: it is
 //! there as a whole or not at all. It is removed, and that made durable, before its frame is.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -93,12 +94,9 @@ impl Folder {
     /// `Io`.
     pub fn remove_unfinished(&self) -> Result<(), Error> {
         let remove = || {
-            for name in entries(&self.path)? {
-                if names::parse_unfinished(&name).is_some() {
-                    gone(self.medium.remove(&self.path.join(name)))?;
-                }
-            }
-            Ok(())
+            let steps = steps(&self.path, names::UNFINISHED)?.into_iter();
+            let mut paths = steps.map(|step| self.path.join(names::file(step, names::UNFINISHED)));
+            paths.try_for_each(|path| gone(self.medium.remove(&path)))
         };
         remove().map_err(|cause| failed("removed from", &self.path, cause))
     }
@@ -128,13 +126,13 @@ impl Folder {
     /// # Errors
     /// `Io`, `Full`.
     pub fn write(&self, manifest: &Manifest) -> Result<(), Error> {
-        let part = self.path.join(names::unfinished(manifest.step));
-        let path = self.path.join(names::manifest(manifest.step));
-        self.put(&part, &path, &manifest.render())
+        let path = self.path.join(names::file(manifest.step, names::MANIFEST));
+        self.put(&path, &manifest.render())
     }
 
-    /// Gives a file these bytes, all or none, durable afterwards. Until then they are in `part`.
-    fn put(&self, part: &Path, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    /// Gives a file these bytes, all or none, durable afterwards. Until then it has another name.
+    fn put(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+        let part = &path.with_extension("part");
         let write = || {
             // What an earlier try has left.
             gone(self.medium.remove(part))?;
@@ -158,8 +156,7 @@ impl Folder {
         if self.place()?.as_deref() == Some(place) {
             return Ok(());
         }
-        let (part, path) = (self.path.join("remote.part"), self.path.join("remote"));
-        self.put(&part, &path, place.as_bytes())
+        self.put(&self.path.join("remote"), place.as_bytes())
     }
 
     /// The remote place that was written down.
@@ -181,13 +178,11 @@ impl Folder {
     /// `Io`.
     pub fn remove(&self, wanted: impl Fn(u64) -> bool) -> Result<(), Error> {
         let remove = || {
-            let names = entries(&self.path)?;
-            let steps = names.iter().filter_map(|name| names::parse_manifest(name));
-            let mut steps: Vec<u64> = steps.filter(|step| wanted(*step)).collect();
+            let mut steps = steps(&self.path, names::MANIFEST)?;
+            steps.retain(|step| wanted(*step));
             // An increment goes before what it builds on: who is killed here leaves none alone.
-            steps.sort_unstable_by(|one, other| other.cmp(one));
-            for step in &steps {
-                gone(self.medium.remove(&self.path.join(names::manifest(*step))))?;
+            for step in steps.iter().rev() {
+                gone(self.medium.remove(&self.path.join(names::file(*step, names::MANIFEST))))?;
             }
             if steps.is_empty() { Ok(()) } else { self.medium.sync_folder(&self.path) }
         };
@@ -209,14 +204,17 @@ pub(crate) fn entries(path: &Path) -> io::Result<Vec<String>> {
     names.filter_map(io::Result::transpose).collect()
 }
 
+/// The steps of the files in a folder whose names end so, in order.
+fn steps(path: &Path, end: &str) -> io::Result<BTreeSet<u64>> {
+    Ok(entries(path)?.iter().filter_map(|name| names::step_of(name, end)).collect())
+}
+
 /// The manifests of a rank in its folder.
 pub(crate) fn manifests(folder: &Path, rank: u32, size: u32) -> Result<Manifests, Error> {
-    let names = entries(folder).map_err(|cause| failed("read in", folder, cause))?;
     let mut found = Manifests::default();
-    let mut steps: Vec<u64> = names.iter().filter_map(|name| names::parse_manifest(name)).collect();
-    steps.sort_unstable();
-    for step in steps {
-        let path = folder.join(names::manifest(step));
+    let steps = steps(folder, names::MANIFEST);
+    for step in steps.map_err(|cause| failed("read in", folder, cause))? {
+        let path = folder.join(names::file(step, names::MANIFEST));
         match read(&path) {
             // Its owner has removed it meanwhile.
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}

@@ -217,15 +217,15 @@ fn a_foreign_parent_is_noticed() {
     let c = opened(&scratch, Fulls::OneIn(3));
     save_all(&c, 1..=2);
     // Another checkpoint of the same step, as from a copy of another run.
-    discard(&c.data, |step| step == 1).unwrap();
+    discard(&c.places().data, |step| step == 1).unwrap();
     let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![10] };
-    c.data.save(1, vec![spec], &Wait::default()).unwrap().commit().unwrap();
-    c.data.flush(&Wait::default()).unwrap();
-    let told = chain::whole(&c.data, 2).unwrap_err();
+    c.places().data.save(1, vec![spec], &Wait::default()).unwrap().commit().unwrap();
+    c.places().data.flush(&Wait::default()).unwrap();
+    let told = chain::whole(&c.places().data, 2).unwrap_err();
     assert!(told.message().contains("Step 2 is an increment to step 1"), "{told}");
     assert!(told.message().contains("another checkpoint of version 1"), "{told}");
-    discard(&c.data, |step| step == 1).unwrap();
-    let told = chain::whole(&c.data, 2).unwrap_err();
+    discard(&c.places().data, |step| step == 1).unwrap();
+    let told = chain::whole(&c.places().data, 2).unwrap_err();
     assert!(told.message().contains("increment to step 1, which cannot be read"), "{told}");
     assert_eq!(told.kind(), ErrorKind::Lost);
 }
@@ -249,7 +249,7 @@ fn a_packed_checkpoint_of_a_run_without_increments_is_read_whole() {
     let c = packing(settings(scratch.path(), 2));
     save_of(&c, &Alone, 1, LEN).unwrap();
     c.flush(&Wait::default()).unwrap();
-    assert!(c.data.stored(1).unwrap().bytes() < LEN / 10, "it is packed");
+    assert!(c.places().data.stored(1).unwrap().bytes() < LEN / 10, "it is packed");
     close(&c, &Alone);
     let c = packing(with(&scratch, Fulls::OneIn(4)));
     let spool = c.reading(1, &Wait::default()).unwrap();
@@ -270,14 +270,14 @@ fn checkpoints_are_put_together_one_after_the_other_from_what_follows() {
         ticket.read(0, |bytes| assert!(bytes == state(step), "step {step}")).unwrap();
         ticket.finish().unwrap();
     };
-    let mut chains = chain::Chains::of(Arc::clone(&c.data));
+    let mut chains = chain::Chains::of(Arc::clone(&c.places().data));
     for step in [2, 3, 5, 4, 7] {
         same(chains.reader(step, &Wait::default()).unwrap(), step as u64);
     }
     assert!(chains.reader(6, &Wait::default()).unwrap().is_none(), "it is stored in full");
     same(chains.reader(3, &Wait::default()).unwrap(), 3);
     // What is in memory already is not read again.
-    discard(&c.data, |step| step < 4).unwrap();
+    discard(&c.places().data, |step| step < 4).unwrap();
     same(chains.reader(4, &Wait::default()).unwrap(), 4);
     same(chains.reader(5, &Wait::default()).unwrap(), 5);
     let told = chains.reader(4, &Wait::default()).unwrap_err();

@@ -1,18 +1,18 @@
-//! The remote level of a run: where copies go, and which checkpoints are copied.
+//! The remote level of a run: where copies go, and its opening.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use unspool::{Error, ErrorKind, Wait};
 use unspool_remote::{Options, Remote};
 
-use crate::agreement::{Part, Said};
 use crate::claim::Claim;
-use crate::copier::Copier;
 use crate::folder::Folder;
 use crate::interval::Every;
-use crate::manifest::Run;
-use crate::shelf::{Shelf, failed};
-use crate::waiting::interruptible;
+use crate::manifest::{Part, Run};
+use crate::names;
+use crate::places::failed;
+use crate::shelf::Shelf;
+use crate::worker::interruptible;
 
 /// Copies of checkpoints beyond the machine.
 #[derive(Clone, PartialEq, Debug)]
@@ -73,7 +73,9 @@ fn look(
 ) -> Result<OpenedLevel, Error> {
     // One rank looks for all of them.
     let ranks = if rank == 0 { Shelf::ranks(&remote)? } else { Default::default() };
-    let mut shelf = Shelf::of(remote, rank, size, folder.path().join("upload"));
+    let journal = Some(folder.path().join("upload"));
+    let own = names::rank_folder(rank, size);
+    let mut shelf = Shelf::new(&remote, own, (rank, size), journal);
     if let Some((_, other)) = ranks.iter().find(|(_, other)| *other != size) {
         let message = format!(
             "{} has checkpoints of {other} ranks, and this run has {size}. Choose another place.",
@@ -82,7 +84,7 @@ fn look(
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     if rank == 0 {
-        let claim = Claim::take(shelf.remote(), run, &folder.path().to_string_lossy())?;
+        let claim = Claim::take(&remote, run, &folder.path().to_string_lossy())?;
         shelf = shelf.claimed(claim);
     }
     let (parts, warnings) = shelf.parts()?;
@@ -99,32 +101,4 @@ fn lacking(cause: Error) -> Error {
          Checkpointer without it only if you know that it is not."
     );
     Error::new(ErrorKind::Io, message).caused_by(cause)
-}
-
-/// The remote level of a rank while the run goes on.
-#[derive(Debug)]
-pub(crate) struct Level {
-    pub(crate) copier: Arc<Copier>,
-    every: Every,
-    /// The step and the time of the last checkpoint that was to be copied.
-    last: Mutex<(u64, f64)>,
-}
-
-impl Level {
-    pub(crate) fn of(copier: Arc<Copier>, every: Every, step: u64) -> Level {
-        Level { copier, every, last: Mutex::new((step, 0.0)) }
-    }
-
-    /// What this rank says of it before a save of `step` at time `now`.
-    pub(crate) fn say(&self, said: &mut Said, step: u64, now: f64) {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        said.due = self.every.is_due_after(last, step, now);
-        said.free = self.copier.is_free();
-    }
-
-    /// The checkpoint of `step`, saved at time `now`, is copied when it counts.
-    pub(crate) fn promise(&self, step: u64, now: f64) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (step, now);
-        self.copier.promise(step);
-    }
 }

@@ -47,14 +47,14 @@ fn save_and_copy(c: &Checkpointer, step: u64) {
 }
 
 fn settle(c: &Checkpointer) -> Result<(), Error> {
-    c.level.as_ref().unwrap().copier.settle(&Wait::default())
+    c.places().copier.as_ref().unwrap().settle(&Wait::default())
 }
 
 /// The steps of rank 0 that are whole in a remote directory.
 fn remote_steps(scratch: &Scratch, ranks: u32) -> Vec<u64> {
     let place = scratch.path().join("remote");
     let remote = Remote::open(place.to_str().unwrap(), &Options::default()).unwrap();
-    let (parts, damaged) = Shelf::of(Arc::new(remote), 0, ranks, "x".into()).parts().unwrap();
+    let (parts, damaged) = Shelf::of(&Arc::new(remote), 0, ranks).parts().unwrap();
     assert_eq!(damaged, [""; 0]);
     parts.iter().map(|part| part.step).collect()
 }

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use unspool::{DiskMode, DiskSettings, Error, ErrorKind, Settings, Spool, Wait};
 use unspool_remote::{Options, Remote};
 
-use crate::agreement::Part;
 use crate::chain;
 use crate::folder::{self, Folder};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Part};
 use crate::names;
 use crate::parts::Parts;
-use crate::places;
-use crate::shelf::{Shelf, failed};
+use crate::places::{self, failed};
+use crate::shelf::Shelf;
 
 /// One rank's part of a checkpoint, in its folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,7 +81,7 @@ fn all(path: &Path) -> Result<All, Error> {
         let counted = Parts::of(&found.whole).counted();
         damaged.extend(orphans(&found.whole, &counted, &folder));
         for manifest in found.whole {
-            let part = Part { step: manifest.step, run: manifest.run };
+            let part = manifest.part();
             if counted.binary_search(&part).is_err() {
                 continue;
             }
@@ -178,14 +177,20 @@ fn increment(manifests: &[Manifest]) -> Option<(u64, BTreeSet<u64>)> {
     (!parents.is_empty()).then(|| (bytes(), parents))
 }
 
-/// The checkpoints that these manifests are of.
-pub(crate) fn listed(manifests: impl IntoIterator<Item = Manifest>) -> Vec<Listed> {
+/// Manifests by the checkpoint that they are of, and its number of ranks.
+pub(crate) fn grouped(
+    manifests: impl IntoIterator<Item = Manifest>,
+) -> BTreeMap<(Part, u32), Vec<Manifest>> {
     let mut all: BTreeMap<(Part, u32), Vec<Manifest>> = BTreeMap::new();
     for manifest in manifests {
-        let part = Part { step: manifest.step, run: manifest.run };
-        all.entry((part, manifest.ranks)).or_default().push(manifest);
+        all.entry((manifest.part(), manifest.ranks)).or_default().push(manifest);
     }
-    let listed = all.into_iter().map(|((part, ranks), found)| {
+    all
+}
+
+/// The checkpoints that these manifests are of.
+pub(crate) fn listed(manifests: impl IntoIterator<Item = Manifest>) -> Vec<Listed> {
+    let listed = grouped(manifests).into_iter().map(|((part, ranks), found)| {
         let manifests = || found.iter();
         Listed {
             part,
@@ -276,7 +281,7 @@ pub fn remove_copies(
     let folder = Folder::at(path, rank, ranks);
     let mut removed = RemovedCopies::default();
     if let Some(place) = folder.place()? {
-        let shelf = |remote| Shelf::of(Arc::new(remote), rank, ranks, PathBuf::new());
+        let shelf = |remote| Shelf::of(&Arc::new(remote), rank, ranks);
         let opened = Remote::open(&place, &Options::default()).map_err(failed).map(shelf);
         let found = opened.and_then(|shelf| shelf.remove(|one| one == step)).map_err(|cause| {
             let message = format!(
@@ -292,8 +297,7 @@ pub fn remove_copies(
         let opened = Remote::open(&partner.to_string_lossy(), &Options::default());
         let kept = Arc::new(opened.map_err(failed)?);
         for (other, of) in Shelf::ranks(&kept)? {
-            let shelf = Shelf::of(Arc::clone(&kept), other, of, PathBuf::new());
-            removed.kept += shelf.remove(|one| one == step)?;
+            removed.kept += Shelf::of(&kept, other, of).remove(|one| one == step)?;
         }
     }
     Ok(removed)

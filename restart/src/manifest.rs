@@ -29,6 +29,16 @@ impl fmt::Display for Run {
     }
 }
 
+/// One rank's part of a checkpoint, as ranks tell each other of it. Parts of the same step that
+/// different runs wrote are not parts of one checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Part {
+    /// The step.
+    pub step: u64,
+    /// The run that wrote it.
+    pub run: Run,
+}
+
 /// What a part that is stored as an increment builds on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Increment {
@@ -77,6 +87,12 @@ impl fmt::Display for ManifestError {
 impl std::error::Error for ManifestError {}
 
 impl Manifest {
+    /// The part that it makes count.
+    #[must_use]
+    pub fn part(&self) -> Part {
+        Part { step: self.step, run: self.run }
+    }
+
     /// The bytes of the file.
     #[must_use]
     pub fn render(&self) -> Vec<u8> {

@@ -19,37 +19,31 @@ pub(crate) fn parse_rank_folder(name: &str) -> Option<(u32, u32)> {
 /// What the name of a folder begins with in which `unspool copy` has what is to replace a step.
 pub(crate) const BESIDE: &str = ".unspool-copy-";
 
-/// The file that says that a step's part is complete.
-pub(crate) fn manifest(step: u64) -> String {
-    format!("step-{step}.manifest")
+/// The word with which the names of a step's files and objects begin.
+pub(crate) fn step(step: u64) -> String {
+    format!("step-{step}")
 }
 
-/// The step of a manifest's name.
-pub(crate) fn parse_manifest(name: &str) -> Option<u64> {
-    let step = name.strip_prefix("step-")?.strip_suffix(".manifest")?.parse().ok()?;
-    (name == manifest(step)).then_some(step)
+/// The step that a word is of.
+pub(crate) fn parse_step(word: &str) -> Option<u64> {
+    let number = word.strip_prefix("step-")?.parse().ok()?;
+    (word == step(number)).then_some(number)
 }
 
-/// The frame of a step, where it is an object of its own.
-pub(crate) fn frame(step: u64) -> String {
-    format!("step-{step}.frame")
+/// The end of the name of the file that says that a step's part is complete.
+pub(crate) const MANIFEST: &str = ".manifest";
+
+/// The same while it is written.
+pub(crate) const UNFINISHED: &str = ".part";
+
+/// The name of a step's file that ends so.
+pub(crate) fn file(number: u64, end: &str) -> String {
+    step(number) + end
 }
 
-/// The step of a frame's name.
-pub(crate) fn parse_frame(name: &str) -> Option<u64> {
-    let step = name.strip_prefix("step-")?.strip_suffix(".frame")?.parse().ok()?;
-    (name == frame(step)).then_some(step)
-}
-
-/// A manifest while it is written.
-pub(crate) fn unfinished(step: u64) -> String {
-    format!("step-{step}.part")
-}
-
-/// The step of an unfinished manifest's name.
-pub(crate) fn parse_unfinished(name: &str) -> Option<u64> {
-    let step = name.strip_prefix("step-")?.strip_suffix(".part")?.parse().ok()?;
-    (name == unfinished(step)).then_some(step)
+/// The step of the name of a file that ends so.
+pub(crate) fn step_of(name: &str, end: &str) -> Option<u64> {
+    parse_step(name.strip_suffix(end)?)
 }
 
 #[cfg(test)]
@@ -61,10 +55,10 @@ mod tests {
         assert_eq!(rank_folder(3, 16), "rank-0003-of-0016");
         assert_eq!(parse_rank_folder("rank-0003-of-0016"), Some((3, 16)));
         assert_eq!(parse_rank_folder(&rank_folder(12_345, 70_000)), Some((12_345, 70_000)));
-        assert_eq!(parse_manifest("step-300.manifest"), Some(300));
-        assert_eq!(parse_unfinished(&unfinished(7)), Some(7));
-        assert_eq!(parse_frame(&frame(7)), Some(7));
-        assert_eq!(parse_frame("step-07.frame"), None);
+        assert_eq!(step(300), "step-300");
+        assert_eq!(parse_step(&step(300)), Some(300));
+        assert_eq!(step_of("step-300.manifest", MANIFEST), Some(300));
+        assert_eq!(step_of("step-7.part", UNFINISHED), Some(7));
     }
 
     #[test]
@@ -74,8 +68,8 @@ mod tests {
             assert_eq!(parse_rank_folder(name), None, "{name}");
         }
         for name in ["step-0300.manifest", "step--1.manifest", "step-+3.manifest", "step-3", "x"] {
-            assert_eq!(parse_manifest(name), None, "{name}");
+            assert_eq!(step_of(name, MANIFEST), None, "{name}");
         }
-        assert_eq!(parse_unfinished("step-03.part"), None);
+        assert_eq!(step_of("step-03.part", UNFINISHED), None);
     }
 }

@@ -5,20 +5,22 @@
 //! What a rank keeps for others lies in its folder as objects: whole or not at all, each with its
 //! length and checksum.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use unspool::{Error, ErrorKind};
 use unspool_codec::version_of;
 use unspool_remote::{Options, Remote, Source};
 
-use crate::agreement::{Held, Part};
+use crate::agreement::Held;
 use crate::exchange::{Call, Exchanges};
 use crate::folder::Folder;
 use crate::interval::Every;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Part};
+use crate::places::failed;
 use crate::ranks::Ranks;
-use crate::shelf::{Shelf, failed};
+use crate::shelf::Shelf;
+use crate::worker::lock;
 
 /// The bytes of a frame that go to another rank at once.
 const PIECE: u64 = 8 << 20;
@@ -47,10 +49,7 @@ struct State {
 }
 
 /// A part on its way to another rank.
-pub(crate) struct Sent<'a> {
-    pub(crate) manifest: Vec<u8>,
-    pub(crate) frame: &'a dyn Source,
-}
+pub(crate) type Sent<'a> = (&'a Manifest, &'a dyn Source);
 
 /// A part that came from another rank: its manifest, and its frame.
 pub(crate) type Came = (Manifest, Vec<u8>);
@@ -66,7 +65,7 @@ impl Partner {
         let remote = Arc::new(Remote::open(&path, &Options::default()).map_err(failed)?);
         let mut held = Vec::new();
         for (rank, of) in Shelf::ranks(&remote)?.into_iter().filter(|(_, of)| *of == size) {
-            let shelf = Shelf::of(Arc::clone(&remote), rank, of, Default::default());
+            let shelf = Shelf::of(&remote, rank, of);
             held.extend(shelf.parts()?.0.into_iter().map(|part| Held { rank, part }));
         }
         let state = Mutex::new(State { held, last: (0, 0.0), failure: None });
@@ -85,24 +84,24 @@ impl Partner {
     }
 
     pub(crate) fn held(&self) -> Vec<Held> {
-        self.state().held.clone()
+        lock(&self.state).held.clone()
     }
 
     pub(crate) fn take_failure(&self) -> Option<Error> {
-        self.state().failure.take()
+        lock(&self.state).failure.take()
     }
 
     pub(crate) fn fail(&self, error: Error) {
-        self.state().failure = Some(error);
+        lock(&self.state).failure = Some(error);
     }
 
     pub(crate) fn is_due(&self, step: u64, now: f64) -> bool {
-        let (last, at) = self.state().last;
+        let (last, at) = lock(&self.state).last;
         self.every.is_due_after((last, at), step, now)
     }
 
     pub(crate) fn took(&self, step: u64, now: f64) {
-        self.state().last = (step, now);
+        lock(&self.state).last = (step, now);
     }
 
     /// Keeps a part of another rank, and forgets those of it that `wanted` names.
@@ -110,18 +109,15 @@ impl Partner {
     /// # Errors
     /// `Corrupt` when it is not the part that it should be; `Full`, `Io`.
     pub(crate) fn keep(&self, rank: u32, part: Part, came: Came) -> Result<(), Error> {
-        let (manifest, frame) = came;
-        let is_it = (manifest.rank, manifest.ranks) == (rank, self.size)
-            && (manifest.step, manifest.run) == (part.step, part.run)
-            && version_of(&frame) == i64::try_from(part.step).ok();
-        if !is_it {
+        if !is_part(&came, rank, self.size, part) {
             let message = format!("What rank {rank} gave is not its part of step {}.", part.step);
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         let held = Held { rank, part };
-        self.state().held.retain(|one| (one.rank, one.part.step) != (rank, part.step));
-        self.shelf(rank).put_bytes(&manifest, &frame)?;
-        self.state().held.push(held);
+        lock(&self.state).held.retain(|one| (one.rank, one.part.step) != (rank, part.step));
+        let (manifest, frame) = came;
+        self.shelf(rank).put_part(&manifest, &frame, true)?;
+        lock(&self.state).held.push(held);
         Ok(())
     }
 
@@ -139,7 +135,7 @@ impl Partner {
     /// `Io`.
     pub(crate) fn remove(&self, wanted: impl Fn(u64) -> bool) -> Result<(), Error> {
         let ranks: Vec<u32> = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             let gone = state.held.iter().filter(|held| wanted(held.part.step));
             let ranks = gone.map(|held| held.rank).collect();
             state.held.retain(|held| !wanted(held.part.step));
@@ -149,12 +145,14 @@ impl Partner {
     }
 
     fn shelf(&self, rank: u32) -> Shelf {
-        Shelf::of(Arc::clone(&self.remote), rank, self.size, Default::default())
+        Shelf::of(&self.remote, rank, self.size)
     }
+}
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Whether what came is this part of a rank.
+pub(crate) fn is_part((manifest, frame): &Came, rank: u32, size: u32, part: Part) -> bool {
+    (manifest.rank, manifest.ranks, manifest.part()) == (rank, size, part)
+        && version_of(frame) == i64::try_from(part.step).ok()
 }
 
 /// How far the keeper of each rank is from it, so that all are on other machines; half of the ranks
@@ -190,7 +188,7 @@ pub(crate) fn relay(
 ) -> Result<Option<Came>, Error> {
     let (rank, size) = (ranks.rank(), ranks.size());
     let pair = ((rank + shift) % size, (rank + size - shift % size) % size);
-    let own = mine.as_ref().map_or(NOTHING, |sent| sent.frame.bytes());
+    let own = mine.map_or(NOTHING, |(_, frame)| frame.bytes());
     let all = exchanges.all(ranks, Call::Partner, &own.to_le_bytes(), timeout)?;
     let lengths: Option<Vec<u64>> =
         all.iter().map(|one| Some(u64::from_le_bytes(one[..].try_into().ok()?))).collect();
@@ -198,14 +196,14 @@ pub(crate) fn relay(
         Error::new(ErrorKind::Invalid, "A rank said what this version does not understand.")
     })?;
     let pass = |bytes: &[u8]| exchanges.pass(ranks, Call::Partner, bytes, pair, timeout);
-    let manifest = pass(mine.as_ref().map_or(&[][..], |sent| &sent.manifest))?;
+    let manifest = pass(&mine.map_or(Vec::new(), |(manifest, _)| manifest.render()))?;
     let expected = lengths[pair.1 as usize];
     let longest = lengths.iter().filter(|length| **length != NOTHING).max().copied().unwrap_or(0);
     let mut frame = Vec::new();
     let mut whole = expected != NOTHING && frame.try_reserve_exact(expected as usize).is_ok();
     for number in 0..longest.div_ceil(PIECE) {
         // A piece that cannot be read is missing there, where its length is compared.
-        let piece = mine.as_ref().and_then(|sent| piece_of(sent.frame, number * PIECE));
+        let piece = mine.and_then(|(_, frame)| piece_of(frame, number * PIECE));
         let came = pass(&piece.unwrap_or_default())?;
         whole &= frame.len() as u64 + came.len() as u64 <= expected;
         if whole {

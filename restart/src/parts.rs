@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::agreement::Part;
-use crate::manifest::{Manifest, Run};
+use crate::manifest::{Manifest, Part, Run};
 
 /// Parts by their steps.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 
 use unspool::{Error, ErrorKind};
+use unspool_remote::{Failure, TierError};
 
 /// The path that is meant now, whatever the working directory becomes. Links are left as they are.
 ///
@@ -67,6 +68,17 @@ fn real(path: &Path, links: u32) -> Option<PathBuf> {
         Ok(target) => real(&holder.join(target), links.checked_sub(1)?),
         Err(_) => Some(fs::canonicalize(holder).ok()?.join(name)),
     }
+}
+
+/// An error of a remote place.
+pub(crate) fn failed(cause: TierError) -> Error {
+    let kind = match cause.kind() {
+        Failure::NoSpace => ErrorKind::Full,
+        Failure::Corrupt => ErrorKind::Corrupt,
+        Failure::Missing => ErrorKind::Lost,
+        Failure::Io | Failure::Permanent => ErrorKind::Io,
+    };
+    Error::new(kind, cause.to_string()).caused_by(cause)
 }
 
 #[cfg(test)]

@@ -10,16 +10,17 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use unspool::{Error, ErrorKind, RestoreTicket, Spool, Then, TierKind, Use, Wait};
 use unspool_codec::increment::{Chunks, Draft, Drafted, least_bytes};
 use unspool_codec::{CodecId, FrameError, Head, Region};
 
-use crate::committer::discard;
+use crate::frames::discard;
 use crate::increments::{Chain, Fulls, failures};
 use crate::manifest::Increment;
+use crate::worker::lock;
 
 /// The stage of one Checkpointer.
 #[derive(Debug)]
@@ -111,14 +112,14 @@ impl Stage {
 
     /// A checkpoint of so many bytes was saved.
     pub(crate) fn took(&self, bytes: u64) {
-        self.state().bytes = bytes;
+        lock(&self.state).bytes = bytes;
     }
 
     /// How many checkpoints such as the last one there may be at once.
     pub(crate) fn slots(&self) -> usize {
         // What an arena needs for itself is less than a sixteenth. They come and go in order, so
         // that one of two free places is in one piece.
-        let bytes = self.state().bytes;
+        let bytes = lock(&self.state).bytes;
         let fit = self.room / (bytes + bytes / 16 + 4096);
         fit.saturating_sub(1).max(1) as usize
     }
@@ -139,13 +140,13 @@ impl Stage {
         let mut ticket = self.spool.restore(step as i64, wait)?;
         // Nobody waits for the lock while a checkpoint is looked through and written.
         let (last, anew) = {
-            let state = self.state();
+            let state = lock(&self.state);
             (state.last.clone(), state.anew)
         };
         let (next, increment, frame) = self.drafted(&mut ticket, last.as_deref(), (step, begun))?;
         ticket.finish()?;
         into.adopt(&frame, wait)?;
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.next = Some(Arc::new(next)).filter(|_| state.anew == anew);
         Ok(increment)
     }
@@ -196,7 +197,7 @@ impl Stage {
 
     /// The checkpoint of `step` counts: the next one may build on it, and it leaves the stage.
     pub(crate) fn count(&self, step: u64) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some(next) = state.next.take_if(|next| next.step == step) {
             state.last = Some(next);
         }
@@ -212,13 +213,9 @@ impl Stage {
 
     /// The next checkpoint is stored in full: what it would build on may be gone.
     pub(crate) fn begin_anew(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         (state.last, state.next) = (None, None);
         state.anew += 1;
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,9 +9,8 @@
 //!   and ends after the job that it is at.
 //! - The child of a fork has no such thread: what is given to it there stays, and waits end late.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -19,14 +18,14 @@ use std::time::{Duration, Instant};
 use unspool::{Error, ErrorKind, Wait};
 
 /// How often a wait asks whether to go on.
-pub(crate) const POLL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 
 /// What the thread of a [`Worker`] does.
 pub trait Jobs: Send + Sync + Sized + 'static {
     /// What the owner and the thread write down: what waits, and what has come of it.
     type Own: Send;
-    /// A job. Its text says what it is about, such as `step 3`.
-    type Job: Clone + Send + fmt::Display;
+    /// A job.
+    type Job: Clone + Send;
 
     /// The name of the thread.
     const THREAD: &'static str;
@@ -34,6 +33,9 @@ pub trait Jobs: Send + Sync + Sized + 'static {
     const LAST: &'static str;
     /// Whether the time of a wait begins anew when a job ends.
     const ANEW: bool = false;
+
+    /// What a job is about, such as `step 3`.
+    fn about(job: &Self::Job) -> String;
 
     /// Takes out the job that is next.
     fn next(&self, own: &mut Self::Own) -> Option<Self::Job>;
@@ -65,7 +67,6 @@ struct Shared<J: Jobs> {
     timeout: Duration,
     book: Mutex<Book<J>>,
     changed: Condvar,
-    given_up: AtomicBool,
 }
 
 /// What is under the lock of a [`Worker`].
@@ -86,6 +87,8 @@ enum Phase {
     Open,
     /// The thread ends when it finds nothing to do.
     Ending,
+    /// The same, and nobody waits for the job that it is at.
+    GivenUp,
     Ended,
 }
 
@@ -96,8 +99,8 @@ impl<J: Jobs> Worker<J> {
     /// `Io` when there is no thread.
     pub fn start(jobs: J, own: J::Own, timeout: Duration) -> Result<Worker<J>, Error> {
         let book = Book { own, at: None, failure: None, ended: 0, phase: Phase::Open };
-        let (book, changed, given_up) = (Mutex::new(book), Condvar::new(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { jobs, timeout, book, changed, given_up });
+        let (book, changed) = (Mutex::new(book), Condvar::new());
+        let shared = Arc::new(Shared { jobs, timeout, book, changed });
         let thread = Worker(Arc::clone(&shared));
         spawn(J::THREAD, move || thread.work())?;
         Ok(Worker(shared))
@@ -115,7 +118,7 @@ impl<J: Jobs> Worker<J> {
 
     /// What is written down, to be read.
     pub fn book(&self) -> MutexGuard<'_, Book<J>> {
-        self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.book)
     }
 
     /// Changes what is written down, and has everybody look at it.
@@ -168,7 +171,11 @@ impl<J: Jobs> Worker<J> {
     /// # Errors
     /// Those of [`wait_until`](Self::wait_until).
     pub fn end(&self, wait: &Wait<'_>) -> Result<(), Error> {
-        self.change(Book::end);
+        self.change(|book| {
+            if book.phase == Phase::Open {
+                book.phase = Phase::Ending;
+            }
+        });
         self.wait_until(wait, J::LAST, |book| book.phase == Phase::Ended)
     }
 
@@ -179,24 +186,25 @@ impl<J: Jobs> Worker<J> {
 
     /// Drops what waits, and has the thread end. Nobody waits for the job that it is at.
     pub fn give_up(&self) {
-        self.0.given_up.store(true, Ordering::Relaxed);
         self.0.jobs.stop();
         self.change(|book| {
             self.0.jobs.forget(&mut book.own);
-            book.end();
+            if book.phase != Phase::Ended {
+                book.phase = Phase::GivenUp;
+            }
         });
     }
 
     /// Whether nobody waits for the job that is being done.
     pub fn is_given_up(&self) -> bool {
-        self.0.given_up.load(Ordering::Relaxed)
+        self.book().phase == Phase::GivenUp
     }
 
     fn work(&self) {
         while let Some(mut job) = self.next() {
             let run = || self.0.jobs.run(&mut job, self);
             let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-                let message = format!("A mistake in Unspool, at {job}: report it.");
+                let message = format!("A mistake in Unspool, at {}: report it.", J::about(&job));
                 Err(Error::new(ErrorKind::Io, message))
             });
             self.0.jobs.done(job, outcome, self);
@@ -210,7 +218,7 @@ impl<J: Jobs> Worker<J> {
         self.0.changed.notify_all();
         loop {
             book.at = self.0.jobs.next(&mut book.own);
-            if book.at.is_some() || book.phase == Phase::Ending {
+            if book.at.is_some() || book.phase != Phase::Open {
                 return book.at.clone();
             }
             book = self.0.changed.wait(book).unwrap_or_else(PoisonError::into_inner);
@@ -227,16 +235,34 @@ impl<J: Jobs> Drop for Worker<J> {
     }
 }
 
-impl<J: Jobs> fmt::Debug for Worker<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Worker").field(&J::THREAD).finish()
-    }
+/// Locks, also after a panic of another thread.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<J: Jobs> Book<J> {
-    fn end(&mut self) {
-        if self.phase == Phase::Open {
-            self.phase = Phase::Ending;
+/// What `work` gives, on a thread of its own: a caller who is interrupted does not wait for a place
+/// that does not answer. The thread ends when the place does, or after the patience for it.
+///
+/// # Errors
+/// Those of `work`; `Interrupted`; `Io` when there is no thread.
+pub(crate) fn interruptible<T: Send + 'static>(
+    wait: &Wait<'_>,
+    what: &str,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let (give, take) = channel();
+    spawn("unspool-ask", move || drop(give.send(work())))?;
+    loop {
+        match take.recv_timeout(POLL) {
+            Ok(done) => return done,
+            Err(RecvTimeoutError::Timeout) if (wait.interrupted)() => {
+                return Err(interrupted(what));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = format!("The thread that waited for {what} has ended by a mistake.");
+                return Err(Error::new(ErrorKind::Io, message));
+            }
         }
     }
 }
@@ -245,7 +271,7 @@ impl<J: Jobs> Book<J> {
 ///
 /// # Errors
 /// `Io`.
-pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     Builder::new().name(name.into()).spawn(run).map(drop).map_err(|cause| {
         let message = format!("A thread cannot be started: {cause}.");
         Error::new(ErrorKind::Io, message).caused_by(cause)
@@ -253,7 +279,7 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(
 }
 
 /// The error of a wait that its caller has ended.
-pub(crate) fn interrupted(what: &str) -> Error {
+fn interrupted(what: &str) -> Error {
     Error::new(ErrorKind::Interrupted, format!("The wait for {what} was interrupted."))
 }
 

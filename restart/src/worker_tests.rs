@@ -1,7 +1,7 @@
 //! A worker whose jobs are numbers: what they do is told by them.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 
@@ -30,6 +30,10 @@ impl Jobs for Numbers {
     const THREAD: &'static str = "unspool-test";
     const LAST: &'static str = "the last number";
     const ANEW: bool = true;
+
+    fn about(job: &u64) -> String {
+        job.to_string()
+    }
 
     fn next(&self, own: &mut Queue) -> Option<u64> {
         own.waiting.pop_front()

@@ -5,38 +5,16 @@
 //! that arrives in persistent takes its place.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
-use std::time::Instant;
 
 use unspool::{Error, ErrorKind, Wait};
-use unspool_restart::{Book, Jobs, Part, Run, Worker};
+use unspool_restart::{Book, Jobs, Part, Worker};
 
-use crate::names::{self, Content};
+use crate::names;
 use crate::order::{Age, Order, oldest_kept};
-use crate::parts::{Parts, text};
+use crate::parts::{Job, Kept, Parts, text};
 
 /// The most checkpoints that are on their way.
 const MOST_WAITING: usize = 16;
-
-/// A checkpoint whose copies into the spool, or whose file, are done.
-#[derive(Clone, Debug)]
-pub(crate) struct Job {
-    pub(crate) step: u64,
-    pub(crate) content: Content,
-    /// The number of the run; it is given when the job is added.
-    pub(crate) run: Run,
-    /// Whether the program wrote a file.
-    pub(crate) routed: bool,
-    /// Whether it is copied to persistent.
-    pub(crate) persist: bool,
-    pub(crate) begun: Instant,
-}
-
-impl fmt::Display for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "checkpoint {} of {}", names::unstep(self.step).1, self.content.name)
-    }
-}
 
 /// The thread, and what it shares with the calls.
 pub(crate) struct Background(Worker<Parts>);
@@ -50,13 +28,6 @@ pub(crate) struct Progress {
     pinned: Option<u64>,
     waiting: VecDeque<Job>,
     failed: Option<Job>,
-}
-
-/// A checkpoint in scratch.
-#[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    pub(crate) part: Part,
-    pub(crate) content: Content,
 }
 
 impl Background {
@@ -171,6 +142,10 @@ impl Jobs for Parts {
     const LAST: &'static str = "the last checkpoint";
     const ANEW: bool = true;
 
+    fn about(job: &Job) -> String {
+        format!("checkpoint {} of {}", names::unstep(job.step).1, job.content.name)
+    }
+
     fn next(&self, own: &mut Progress) -> Option<Job> {
         own.waiting.pop_front()
     }
@@ -189,7 +164,7 @@ impl Jobs for Parts {
     }
 
     fn stop(&self) {
-        self.persistent.stop();
+        self.place.stop();
     }
 
     fn forget(&self, own: &mut Progress) {

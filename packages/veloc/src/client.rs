@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use unspool::{ErrorKind, RestoreTicket, Unflushed, Wait};
 use unspool_restart::{Call, Exchanges, Part, Ranks, Run, agreement};
 
-use crate::background::{Background, Job, Kept};
+use crate::background::Background;
 use crate::config::{Config, Mode, Persist};
 use crate::console::Console;
 use crate::memory;
 use crate::names::{self, Content};
-use crate::parts::{Parts, text};
+use crate::parts::{Job, Kept, Parts, text};
 use crate::regions::{Regions, Selection};
 
 /// A client between `VELOC_Init` and `VELOC_Finalize`.

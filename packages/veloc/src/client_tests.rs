@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use unspool_restart::Run;
 
-use crate::background::Job;
 use crate::client::Client;
 use crate::names::Content;
 use crate::open;
+use crate::parts::Job;
 use crate::regions::{Protected, Selection};
 
 const BYTES: usize = 100_000;
@@ -244,4 +244,18 @@ fn checkpoints_of_before_are_read_from_scratch_and_from_persistent() {
         assert_eq!(objects(), of("5", &["frame", "manifest"]));
         client.finalize().unwrap();
     }
+}
+
+#[test]
+fn what_a_client_with_a_longer_number_has_is_not_taken_for_ones_own() {
+    let mut bench = Bench::new();
+    let mut client = bench.client("host = 1MiB");
+    bench.save(&mut client, 4);
+    client.finalize().unwrap();
+    let names = bench.folder.path().join("persistent/veloc-h");
+    fs::rename(names.join("single-3"), names.join("single-33")).unwrap();
+    fs::remove_dir_all(bench.folder.path().join("scratch")).unwrap();
+    let mut client = bench.client("host = 1MiB");
+    assert_eq!(client.restart_test("h", 0), Ok(None));
+    client.finalize().unwrap();
 }

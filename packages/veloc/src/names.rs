@@ -75,46 +75,22 @@ impl Content {
     }
 }
 
-/// What an object of a part in persistent has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Object {
-    /// The regions of memory, as the spool stores them.
-    Frame,
-    /// The file that the program wrote.
-    File,
-    /// What makes the part count: it comes last, and goes first.
-    Manifest,
+/// The folder of a name in persistent, which has one for each client.
+pub(crate) fn folder(name: &str) -> String {
+    format!("veloc-{name}/")
 }
 
-impl Object {
-    fn word(self) -> &'static str {
-        match self {
-            Object::Frame => "frame",
-            Object::File => "file",
-            Object::Manifest => "manifest",
-        }
-    }
+/// The word with which the names of a part's objects begin; the step is the version.
+pub(crate) fn word(part: Part) -> String {
+    format!("{}-{}", part.step, part.run)
 }
 
-/// The objects of a checkpoint's name: of one rank, or of all of them.
-pub(crate) fn prefix(name: &str, owner: Option<&str>) -> String {
-    owner.map_or_else(|| format!("veloc-{name}"), |owner| format!("veloc-{name}/{owner}"))
-}
-
-/// An object of one rank's part.
-pub(crate) fn object(name: &str, owner: &str, part: Part, object: Object) -> String {
-    let Part { step: version, run } = part;
-    format!("{}/{version}-{run}.{}", prefix(name, Some(owner)), object.word())
-}
-
-/// The owner and the part of an object that makes one count; the step is the version.
-pub(crate) fn parse_object<'a>(name: &str, key: &'a str) -> Option<(&'a str, Part)> {
-    let rest = key.strip_prefix(&prefix(name, None))?.strip_prefix('/')?;
-    let (owner, file) = rest.split_once('/')?;
-    let (version, run) = file.strip_suffix(".manifest")?.split_once('-')?;
+/// The part that a word is of.
+pub(crate) fn parse_word(text: &str) -> Option<Part> {
+    let (version, run) = text.split_once('-')?;
     let run = Run(u128::from_str_radix(run, 16).ok()?);
     let part = Part { step: u64::from(version.parse::<u32>().ok()?), run };
-    (object(name, owner, part, Object::Manifest) == key).then_some((owner, part))
+    (word(part) == text).then_some(part)
 }
 
 /// A number of a run that later runs exceed: the time at which it began, and chance.
@@ -140,16 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_objects_come_back() {
+    fn steps_and_parts_come_back() {
         assert_eq!(unstep(step(3, u32::MAX)), (3, u32::MAX));
         assert_eq!(step(0, 300), 300);
         let part = Part { step: 300, run: run(7, 8) };
-        let key = object("heat", "rank-0003-of-0016", part, Object::Manifest);
-        assert_eq!(parse_object("heat", &key), Some(("rank-0003-of-0016", part)));
-        assert_eq!(parse_object("hea", &key), None);
-        assert_eq!(parse_object("heat", &key.replace("/300-", "/0300-")), None);
-        let file = object("heat", "single-4", part, Object::File);
-        assert_eq!(parse_object("heat", &file), None);
+        assert_eq!(parse_word(&word(part)), Some(part));
+        assert_eq!(word(Part { run: Run(0xab), ..part }), format!("300-{:032x}", 0xab));
+        assert_eq!(parse_word(&word(part).replace("300-", "0300-")), None);
+        assert_eq!(parse_word(&word(Part { step: 1 << 32, ..part })), None);
         assert!(run(8, 0) > run(7, u64::MAX));
     }
 
@@ -171,7 +145,7 @@ mod tests {
         #[test]
         fn any_text_is_an_answer(text in "\\PC{0,60}") {
             prop_assert!(Content::parse(&text).is_none());
-            prop_assert!(parse_object("heat", &text).is_none());
+            prop_assert!(parse_word(&text).is_none());
         }
     }
 }

@@ -4,22 +4,21 @@
 //! A part counts in scratch when its manifest is there, which is written last and removed first.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use unspool::{DiskSettings, Error, ErrorKind, Settings, Spool, Wait};
+use unspool::{DiskSettings, Settings, Spool, Wait};
 use unspool_codec::Checksum;
-use unspool_restart::{Folder, Manifest, Part, Run};
+use unspool_remote::{Options, Remote};
+use unspool_restart::{Folder, Manifest, Part, Run, discard, flush};
 
-use crate::background::{Job, Kept};
 use crate::config::Config;
 use crate::names::{self, Content};
-use crate::order::Age;
-use crate::persistent::{Fetched, Persistent};
 
 /// Who a client is among all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,19 +63,41 @@ impl Who {
     }
 }
 
+/// A checkpoint whose copies into the spool, or whose file, are done.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) step: u64,
+    pub(crate) content: Content,
+    /// The number of the run; it is given when the job is added.
+    pub(crate) run: Run,
+    /// Whether the program wrote a file.
+    pub(crate) routed: bool,
+    /// Whether it is copied to persistent.
+    pub(crate) persist: bool,
+    pub(crate) begun: Instant,
+}
+
+/// A checkpoint in scratch.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) part: Part,
+    pub(crate) content: Content,
+}
+
 /// One rank's parts.
 pub(crate) struct Parts {
     pub(crate) spool: Arc<Spool>,
     pub(crate) who: Who,
     /// The run that parts are written by.
     pub(crate) run: Run,
-    pub(crate) persistent: Persistent,
-    folder: Folder,
+    /// Persistent.
+    pub(crate) place: Arc<Remote>,
+    pub(crate) folder: Folder,
     scratch: PathBuf,
     verify: bool,
     pub(crate) timeout: Duration,
     pub(crate) keep_in_scratch: usize,
-    keep_in_persistent: usize,
+    pub(crate) keep_in_persistent: usize,
 }
 
 /// What a client has found in scratch.
@@ -99,15 +120,14 @@ impl Parts {
         settings.disk = Some(DiskSettings { durable: true, ..disk });
         let spool = Arc::new(Spool::open(settings).map_err(text)?);
         folder.remove_unfinished().map_err(text)?;
-        let journal = folder.path().join("upload");
-        let address = absolute(&config.persistent);
-        let persistent = Persistent::open(&address, who, journal, config.timeout)?;
+        let options = Options { patience: config.timeout, ..Options::default() };
+        let place = Remote::open(&absolute(&config.persistent), &options).map_err(text)?;
         let spare = usize::from(size > 1);
         let parts = Parts {
             spool,
             who,
             run: Run(0),
-            persistent,
+            place: Arc::new(place),
             folder,
             scratch,
             verify: config.chksum,
@@ -151,7 +171,7 @@ impl Parts {
         }
         let lost = saved.into_iter().filter(|version| !kept.contains_key(&(*version as u64)));
         for version in lost {
-            discard(&self.spool, version as u64).map_err(text)?;
+            self.spool.discard(version).map_err(text)?;
         }
         Ok((kept, notes))
     }
@@ -169,7 +189,7 @@ impl Parts {
     ) -> Result<(Manifest, Content), String> {
         let mut content = job.content.clone();
         if content.memory {
-            self.flush(job.step, wait).map_err(text)?;
+            flush(&self.spool, job.step, wait).map_err(text)?;
         }
         if job.routed {
             let path = self.routed(&content.name, names::unstep(job.step).1);
@@ -180,16 +200,6 @@ impl Parts {
         let manifest = self.manifest(job, &content);
         self.folder.write(&manifest).map_err(text)?;
         Ok((manifest, content))
-    }
-
-    fn flush(&self, step: u64, wait: &Wait<'_>) -> Result<(), Error> {
-        let flushed = self.spool.flush(wait);
-        // Another one may be what could not be flushed.
-        if self.spool.durable(step as i64)? {
-            return Ok(());
-        }
-        flushed?;
-        Err(Error::new(ErrorKind::Lost, "its regions are not on the disk."))
     }
 
     fn manifest(&self, job: &Job, content: &Content) -> Manifest {
@@ -214,41 +224,10 @@ impl Parts {
     pub(crate) fn remove(&self, step: u64, content: &Content) -> Result<(), String> {
         self.folder.remove(|one| one == step).map_err(text)?;
         if content.memory {
-            discard(&self.spool, step).map_err(text)?;
+            discard(&self.spool, |one| one == step).map_err(text)?;
         }
         let path = self.routed(&content.name, names::unstep(step).1);
         gone(fs::remove_file(&path)).map_err(|cause| failed("the file", &path, "removed", &cause))
-    }
-
-    /// Copies a part from scratch to persistent.
-    pub(crate) fn persist(&self, manifest: &Manifest, content: &Content) -> Result<(), String> {
-        let path = self.routed(&content.name, names::unstep(manifest.step).1);
-        let file = content.file.map(|_| File::open(&path)).transpose();
-        let file = file.map_err(|cause| failed("the file", &path, "read", &cause))?;
-        let stored = |_| self.spool.stored(manifest.step as i64);
-        let frame = content.memory.then_some(()).map(stored).transpose().map_err(text)?;
-        self.persistent.put(&content.name, manifest, frame, file.as_ref())
-    }
-
-    /// Removes what is not kept in persistent. One rank does it for all, when all have a newer one.
-    pub(crate) fn remove_old_in_persistent(
-        &self,
-        name: &str,
-        saved: Run,
-        age: impl Fn(Part) -> Age,
-    ) -> Result<(), String> {
-        // A list of everything takes its time: where all are kept, it is only for what this run has
-        // saved once more.
-        let may_find = self.keep_in_persistent > 0 || saved != self.run;
-        if self.who.rank_of().0 != 0 || !may_find {
-            return Ok(());
-        }
-        self.persistent.remove_old(name, self.keep_in_persistent, age)
-    }
-
-    /// What persistent has of this rank.
-    pub(crate) fn in_persistent(&self, name: &str) -> Result<Vec<Part>, String> {
-        self.persistent.parts(name)
     }
 
     /// Whether the file of a part, if it has one, is in scratch with the length that it had.
@@ -266,39 +245,12 @@ impl Parts {
         };
         self.has_length(version, content) && content.file.is_none_or(is_same)
     }
-
-    /// Brings a part from persistent to scratch, where it counts afterwards.
-    pub(crate) fn fetch(&self, step: u64, name: &str, part: Part) -> Result<Kept, String> {
-        let Fetched { manifest, content, frame } = self.persistent.fetch(step, name, part)?;
-        if let Some(expected) = content.file {
-            let path = self.routed(name, names::unstep(step).1);
-            let written =
-                whole_file(&path, |to| self.persistent.fetch_file(name, part, expected, to));
-            written.map_err(|cause| failed("the file", &path, "written", &cause))??;
-        }
-        if let Some(frame) = frame {
-            let wait = Wait::at_most(self.timeout);
-            discard(&self.spool, step).map_err(text)?;
-            self.spool.adopt(&frame, &wait).map_err(text)?;
-            self.flush(step, &wait).map_err(text)?;
-        }
-        self.folder.write(&manifest).map_err(text)?;
-        Ok(Kept { part, content })
-    }
 }
 
 /// The address of a store as it is, and that of a folder from the root on.
 fn absolute(address: &str) -> String {
     let path = (!address.contains("://")).then(|| std::path::absolute(address).ok()).flatten();
     path.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(address.to_owned())
-}
-
-/// Discards a frame, if it is there.
-fn discard(spool: &Spool, step: u64) -> Result<(), Error> {
-    match spool.discard(step as i64) {
-        Err(error) if matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Discarded) => Ok(()),
-        done => done,
-    }
 }
 
 /// Makes a file durable, and says how many bytes it has and what their checksum is.
@@ -321,7 +273,7 @@ fn summed(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Writes a file, and makes it durable, as a whole or not at all.
-fn whole_file(
+pub(crate) fn whole_file(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), String>,
 ) -> io::Result<Result<(), String>> {
@@ -361,7 +313,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn failed(what: &str, path: &Path, done: &str, cause: &io::Error) -> String {
+pub(crate) fn failed(what: &str, path: &Path, done: &str, cause: &io::Error) -> String {
     let advice = match cause.raw_os_error() {
         // ENOSPC, EDQUOT, EACCES and EPERM, ENOENT on Linux.
         Some(28 | 122) => " Free space there, or keep fewer checkpoints.",
@@ -372,6 +324,6 @@ fn failed(what: &str, path: &Path, done: &str, cause: &io::Error) -> String {
     format!("{what} ({}) cannot be {done}: {cause}.{advice}", path.display())
 }
 
-pub(crate) fn text(error: Error) -> String {
+pub(crate) fn text(error: impl fmt::Display) -> String {
     error.to_string()
 }

@@ -1,116 +1,83 @@
-//! The persistent place: a folder that all nodes see, or an object store. A part of a checkpoint is
-//! there when its manifest is, which is put after the objects with its bytes, and removed before
-//! them.
+//! The persistent place: a folder that all nodes see, or an object store. It has a folder for each
+//! name and client, with the parts of its checkpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
-use std::time::Duration;
 
-use unspool::StoredFrame;
+use unspool::Wait;
 use unspool_codec::{Checksum, parse_head};
-use unspool_remote::{Options, Parts, Remote};
-use unspool_restart::{CheckedFrame, Manifest, Part};
+use unspool_remote::Source;
+use unspool_restart::{CheckedFrame, Found, Manifest, Object, Part, Run, Shelf, discard, flush};
 
-use crate::names::{self, Content, Object};
+use crate::names::{self, Content};
 use crate::order::{Age, oldest_kept};
-use crate::parts::Who;
+use crate::parts::{Kept, Parts, Who, failed, text, whole_file};
 
-/// A persistent place, for one client.
-pub(crate) struct Persistent {
-    place: Remote,
-    who: Who,
-    /// The word for this client in the names of objects.
-    owner: String,
-    /// Where large objects that are on their way are remembered.
-    journal: PathBuf,
-}
-
-/// A part that came from persistent, but for its file.
-pub(crate) struct Fetched {
-    pub(crate) manifest: Manifest,
-    pub(crate) content: Content,
-    /// The regions of memory, under the step that was asked for.
-    pub(crate) frame: Option<Vec<u8>>,
-}
-
-impl Persistent {
-    /// Opens the place at `address`.
-    pub(crate) fn open(
-        address: &str,
-        who: Who,
-        journal: PathBuf,
-        timeout: Duration,
-    ) -> Result<Persistent, String> {
-        let options = Options { patience: timeout, ..Options::default() };
-        let place = Remote::open(address, &options).map_err(text)?;
-        Ok(Persistent { place, who, owner: who.owner(), journal })
+impl Parts {
+    /// The folder of this client's parts.
+    fn own_folder(&self, name: &str) -> String {
+        names::folder(name) + &self.who.owner()
     }
 
-    fn object(&self, name: &str, part: Part, object: Object) -> String {
-        names::object(name, &self.owner, part, object)
+    fn shelf(&self, name: &str) -> Shelf {
+        let journal = Some(self.folder.path().join("upload"));
+        Shelf::new(&self.place, self.own_folder(name), self.who.rank_of(), journal)
     }
 
-    /// Puts a part of this client.
-    pub(crate) fn put(
-        &self,
-        name: &str,
-        manifest: &Manifest,
-        frame: Option<StoredFrame>,
-        file: Option<&File>,
-    ) -> Result<(), String> {
-        let part = part_of(manifest);
-        if let Some(file) = file {
-            let key = self.object(name, part, Object::File);
-            self.place.put(&key, file, Some(&self.journal)).map_err(text)?;
+    /// Copies a part from scratch to persistent.
+    pub(crate) fn persist(&self, manifest: &Manifest, content: &Content) -> Result<(), String> {
+        let (shelf, part) = (self.shelf(&content.name), part_of(manifest));
+        let put = |object, source: &dyn Source| {
+            shelf.put(&names::word(part), object, source).map(drop).map_err(text)
+        };
+        if content.file.is_some() {
+            let path = self.routed(&content.name, part.step as u32);
+            let file = File::open(&path);
+            put(Object::File, &file.map_err(|cause| failed("the file", &path, "read", &cause))?)?;
+        }
+        if content.memory {
+            let stored = self.spool.stored(manifest.step as i64).and_then(CheckedFrame::of);
+            put(Object::Frame, &stored.map_err(text)?)?;
+        }
+        put(Object::Manifest, &manifest.render())
+    }
+
+    /// What persistent has of this client.
+    pub(crate) fn in_persistent(&self, name: &str) -> Result<Vec<Part>, String> {
+        let found = self.shelf(name).own().map_err(text)?;
+        Ok(counted(&found).map(|(_, part)| part).collect())
+    }
+
+    /// Brings a part from persistent to scratch, where it counts afterwards as `step`.
+    pub(crate) fn fetch(&self, step: u64, name: &str, part: Part) -> Result<Kept, String> {
+        let (shelf, word) = (self.shelf(name), names::word(part));
+        let manifest = shelf.manifest(&word, |one| part_of(one) == part).map_err(text)?;
+        let content = Content::parse(&manifest.values).filter(|content| content.name == name);
+        let content = content.ok_or_else(|| {
+            let place = self.place.locate(&shelf.name(&word, Object::Manifest));
+            format!("{place} is that of another checkpoint.")
+        })?;
+        let frame = || renumbered(shelf.frame(&word, &manifest).map_err(text)?, step);
+        let frame = content.memory.then(frame).transpose()?;
+        if let Some(expected) = content.file {
+            let path = self.routed(name, part.step as u32);
+            let from = shelf.name(&word, Object::File);
+            let written = whole_file(&path, |to| self.fetch_file(&from, expected, to));
+            written.map_err(|cause| failed("the file", &path, "written", &cause))??;
         }
         if let Some(frame) = frame {
-            let key = self.object(name, part, Object::Frame);
-            let frame = CheckedFrame::of(frame).map_err(text)?;
-            self.place.put(&key, &frame, Some(&self.journal)).map_err(text)?;
+            let wait = Wait::at_most(self.timeout);
+            discard(&self.spool, |one| one == step).map_err(text)?;
+            self.spool.adopt(&frame, &wait).map_err(text)?;
+            flush(&self.spool, step, &wait).map_err(text)?;
         }
-        let key = self.object(name, part, Object::Manifest);
-        self.place.put(&key, &Parts::of(&[&manifest.render()]), None).map(drop).map_err(text)
+        self.folder.write(&Manifest { step, ..manifest }).map_err(text)?;
+        Ok(Kept { part, content })
     }
 
-    /// The parts of this client.
-    pub(crate) fn parts(&self, name: &str) -> Result<Vec<Part>, String> {
-        let keys = self.keys(&names::prefix(name, Some(&self.owner)))?;
-        Ok(keys.iter().filter_map(|key| Some(names::parse_object(name, key)?.1)).collect())
-    }
-
-    /// A part of this client, as what `step` stands for here.
-    pub(crate) fn fetch(&self, step: u64, name: &str, part: Part) -> Result<Fetched, String> {
-        let key = self.object(name, part, Object::Manifest);
-        let damaged = |key: &str, why: &str| format!("{} {why}.", self.place.locate(key));
-        let manifest = Manifest::parse(&self.place.get(&key).map_err(text)?)
-            .map_err(|why| damaged(&key, &format!("does not count: {why}")))?;
-        let content = Content::parse(&manifest.values);
-        let is_ours = part_of(&manifest) == part
-            && (manifest.rank, manifest.ranks) == self.who.rank_of()
-            && content.as_ref().is_some_and(|content| content.name == name);
-        let content = content.filter(|_| is_ours);
-        let content = content.ok_or_else(|| damaged(&key, "is that of another checkpoint"))?;
-        let key = self.object(name, part, Object::Frame);
-        let frame = content.memory.then(|| self.place.get(&key).map_err(text)).transpose()?;
-        let frame = frame.map(|frame| {
-            renumbered(frame, step).ok_or_else(|| damaged(&key, "is not a whole frame"))
-        });
-        let manifest = Manifest { step, ..manifest };
-        Ok(Fetched { manifest, content, frame: frame.transpose()? })
-    }
-
-    /// Writes the file of a part of this client to `to`, which has this length and checksum.
-    pub(crate) fn fetch_file(
-        &self,
-        name: &str,
-        part: Part,
-        expected: (u64, u64),
-        to: &mut impl Write,
-    ) -> Result<(), String> {
-        let key = self.object(name, part, Object::File);
+    /// Writes the file of a part to `to`, which has this length and checksum.
+    fn fetch_file(&self, key: &str, expected: (u64, u64), to: &mut File) -> Result<(), String> {
         let (mut sum, mut written) = (Checksum::new(), Ok::<(), io::Error>(()));
         let take = &mut |bytes: &[u8]| {
             sum.update(bytes);
@@ -119,79 +86,64 @@ impl Persistent {
             }
             Ok(())
         };
-        let bytes = self.place.fetch(&key, take).map_err(text)?;
+        let bytes = self.place.fetch(key, take).map_err(text)?;
         written.map_err(|cause| format!("Scratch cannot be written to: {cause}."))?;
         if (bytes, sum.value()) != expected {
-            return Err(format!("{} is not the file that was saved.", self.place.locate(&key)));
+            return Err(format!("{} is not the file that was saved.", self.place.locate(key)));
         }
         Ok(())
     }
 
-    /// The names of the objects in a folder.
-    fn keys(&self, folder: &str) -> Result<BTreeSet<String>, String> {
-        let found = self.place.list(folder).map_err(text)?;
-        Ok(found.into_iter().map(|entry| entry.name).collect())
-    }
-
-    /// Removes what is older than the newest `keep` checkpoints that all clients of the job have, 0
-    /// for all, and what another one of the same version has replaced on all of them.
-    pub(crate) fn remove_old(
+    /// Removes what is older in persistent than the newest checkpoints of a name that all clients
+    /// of the job have and that are kept there, and what another one of the same version has
+    /// replaced on all of them. One rank does it for all.
+    pub(crate) fn remove_old_in_persistent(
         &self,
         name: &str,
-        keep: usize,
+        saved: Run,
         age: impl Fn(Part) -> Age,
     ) -> Result<(), String> {
-        let owners: BTreeSet<String> = match self.who {
-            Who::Single(_) => BTreeSet::from([self.owner.clone()]),
+        // A list of everything takes its time: where all are kept, it is only for what this run has
+        // saved once more.
+        let may_find = self.keep_in_persistent > 0 || saved != self.run;
+        if self.who.rank_of().0 != 0 || !may_find {
+            return Ok(());
+        }
+        let all = names::folder(name);
+        let folders: BTreeSet<String> = match self.who {
+            Who::Single(_) => BTreeSet::from([self.own_folder(name)]),
             Who::Rank { size, .. } => {
-                (0..size).map(|rank| Who::Rank { rank, size }.owner()).collect()
+                (0..size).map(|rank| all.clone() + &Who::Rank { rank, size }.owner()).collect()
             }
         };
-        let only = (owners.len() == 1).then_some(self.owner.as_str());
-        let keys = self.keys(&names::prefix(name, only))?;
-        let mut has: BTreeMap<Part, Vec<&str>> = BTreeMap::new();
-        for key in &keys {
-            let found = names::parse_object(name, key);
-            if let Some((owner, part)) = found.filter(|(owner, _)| owners.contains(*owner)) {
-                has.entry(part).or_default().push(owner);
-            }
-        }
-        let whole = has.iter().filter(|(_, has)| has.len() == owners.len()).map(|(part, _)| *part);
+        let only = folders.first().filter(|_| folders.len() == 1);
+        let begin = only.map_or(all, |folder| format!("{folder}/"));
+        let mut found = Shelf::found(&self.place, &begin).map_err(text)?;
+        found.retain(|(folder, _), _| folders.contains(folder));
+        let mut has: BTreeMap<Part, usize> = BTreeMap::new();
+        counted(&found).for_each(|(_, part)| *has.entry(part).or_default() += 1);
         // The newest of each version.
         let mut whole_ages: BTreeMap<u64, Age> = BTreeMap::new();
-        for part in whole {
+        for (&part, _) in has.iter().filter(|(_, count)| **count == folders.len()) {
             let newest = whole_ages.entry(part.step).or_default();
             *newest = age(part).max(*newest);
         }
-        let oldest = oldest_kept(whole_ages.values().copied(), keep);
+        let oldest = oldest_kept(whole_ages.values().copied(), self.keep_in_persistent);
         let goes = |part: Part| {
             let replaced = whole_ages.get(&part.step).is_some_and(|newest| age(part) < *newest);
             replaced || oldest.is_some_and(|oldest| age(part) < oldest)
         };
-        for (part, owners) in has.iter().filter(|(part, _)| goes(**part)) {
-            owners.iter().try_for_each(|owner| self.remove(name, owner, *part, &keys))?;
-        }
-        Ok(())
+        let old: BTreeSet<(String, String)> =
+            counted(&found).filter(|(_, part)| goes(*part)).map(|(key, _)| key.clone()).collect();
+        found.retain(|key, _| old.contains(key));
+        Shelf::clear(&self.place, &found).map_err(text)
     }
+}
 
-    /// Removes what is there of a part: first what makes it count.
-    fn remove(
-        &self,
-        name: &str,
-        owner: &str,
-        part: Part,
-        there: &BTreeSet<String>,
-    ) -> Result<(), String> {
-        let objects = [Object::Manifest, Object::Frame, Object::File];
-        let objects = objects.map(|object| names::object(name, owner, part, object));
-        let mut objects = objects.iter().filter(|key| there.contains(*key));
-        objects.try_for_each(|key| self.place.delete(key).map_err(text))
-    }
-
-    /// Ends what waits for the place.
-    pub(crate) fn stop(&self) {
-        self.place.stop();
-    }
+/// The parts that are there: those that have a manifest.
+fn counted(found: &Found) -> impl Iterator<Item = (&(String, String), Part)> {
+    let there = found.iter().filter(|(_, has)| has.contains(&Object::Manifest));
+    there.filter_map(|(key, _)| Some((key, names::parse_word(&key.1)?)))
 }
 
 fn part_of(manifest: &Manifest) -> Part {
@@ -199,14 +151,11 @@ fn part_of(manifest: &Manifest) -> Part {
 }
 
 /// A frame under another step: names have other numbers where scratch is new.
-fn renumbered(mut frame: Vec<u8>, step: u64) -> Option<Vec<u8>> {
-    let (mut head, sum) = parse_head(&frame).ok()?;
+fn renumbered(mut frame: Vec<u8>, step: u64) -> Result<Vec<u8>, String> {
+    let (mut head, sum) = parse_head(&frame).map_err(text)?;
     head.version = step as i64;
     let bytes = head.encode(sum);
-    frame.get_mut(..bytes.len())?.copy_from_slice(&bytes);
-    Some(frame)
-}
-
-fn text(error: impl Display) -> String {
-    error.to_string()
+    let place = frame.get_mut(..bytes.len()).ok_or("The frame is cut off.")?;
+    place.copy_from_slice(&bytes);
+    Ok(frame)
 }

@@ -50,6 +50,16 @@ impl Source for Parts<'_> {
     }
 }
 
+impl Source for Vec<u8> {
+    fn bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), TierError> {
+        Parts(&[self]).read(at, into)
+    }
+}
+
 impl Source for File {
     fn bytes(&self) -> u64 {
         self.metadata().map_or(0, |found| found.len())

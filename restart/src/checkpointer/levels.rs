@@ -5,17 +5,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use unspool::{Error, ErrorKind, Spool, Wait};
-use unspool_codec::version_of;
-use unspool_remote::Parts;
 
-use super::{Checkpointer, lock};
-use crate::agreement::{self, Agreed, Held, Part};
+use super::Checkpointer;
+use crate::agreement::{self, Agreed, Held};
 use crate::chain;
-use crate::committer::discard;
+use crate::frames::{discard, flush, on_its_own};
+use crate::manifest::Part;
 use crate::partner::{self, Came, Sent};
 use crate::ranks::Ranks;
-use crate::shelf::on_its_own;
-use crate::waiting::interruptible;
+use crate::worker::{interruptible, lock};
 
 impl Checkpointer {
     /// Makes the checkpoint of `step` one that counts in the folder of this rank: waits for it when
@@ -40,9 +38,11 @@ impl Checkpointer {
     /// # Errors
     /// `Corrupt`, `Lost` and `Io`: what it is, or builds on, cannot be read.
     pub fn reading(&self, step: u64, wait: &Wait<'_>) -> Result<Arc<Spool>, Error> {
-        match self.stage.is_none() && !chain::builds_on_another(&self.data, step as i64)? {
-            true => Ok(Arc::clone(&self.data)),
-            false => chain::reader(&self.data, step as i64, wait),
+        match self.places().stage.is_none()
+            && !chain::builds_on_another(&self.places().data, step as i64)?
+        {
+            true => Ok(Arc::clone(&self.places().data)),
+            false => chain::reader(&self.places().data, step as i64, wait),
         }
     }
 
@@ -58,12 +58,12 @@ impl Checkpointer {
         if self.asks_partner(step) {
             return Ok(false);
         }
-        let Some(level) = &self.level else { return Ok(false) };
+        let Some(copier) = &self.places().copier else { return Ok(false) };
         let wanted = self.wanted(step);
-        let mut there = level.copier.counted().into_iter();
+        let mut there = copier.counted().into_iter();
         let is_it = |part: &Part| part.step == step && wanted.is_none_or(|one| one == *part);
         let Some(part) = there.rfind(is_it) else { return Ok(false) };
-        let copier = Arc::clone(&level.copier);
+        let copier = Arc::clone(copier);
         let came =
             interruptible(wait, "a copy of the step", move || copier.jobs().shelf.get(part))?;
         self.take_in(part, came, wait)?;
@@ -74,13 +74,13 @@ impl Checkpointer {
     fn take_in(&self, part: Part, (manifest, frame): Came, wait: &Wait<'_>) -> Result<(), Error> {
         let step = part.step;
         // What is here may be damaged. It does not count any more before it goes.
-        self.folder.remove(|one| one == step)?;
+        self.places().folder.remove(|one| one == step)?;
         self.committer.book().own.parts.retain(|one| one != step);
-        discard(&self.data, |one| one == step)?;
-        self.data.adopt(&frame, wait)?;
+        discard(&self.places().data, |one| one == step)?;
+        self.places().data.adopt(&frame, wait)?;
         drop(frame);
-        self.data.flush(wait)?;
-        self.folder.write(&manifest)?;
+        flush(&self.places().data, step, wait)?;
+        self.places().folder.write(&manifest)?;
         self.committer.book().own.parts.add(&manifest);
         lock(&self.life).mending.damaged.remove(&part);
         Ok(())
@@ -109,15 +109,15 @@ impl Checkpointer {
         if let Some(below) = below(&agreed.local) {
             // What is being copied stays until it is. So does what all partners have: when one disk
             // is lost, it is what the others need here.
-            let copied = self.level.as_ref().map_or(Vec::new(), |level| level.copier.needs());
+            let copied = self.places().copier.as_ref().map_or(Vec::new(), |copier| copier.needs());
             let kept = agreed.partner.last().map(|part| part.step);
             // Of two that stay, one damaged frame does not take both.
             let apart = agreed.apart.filter(|_| self.settings.keep > 1).map(|part| part.step);
             let needed = copied.into_iter().chain(kept).chain(apart);
             self.committer.remove_below(below, needed.collect());
         }
-        if let Some((level, below)) = self.level.as_ref().zip(below(&agreed.remote)) {
-            level.copier.remove_below(below);
+        if let Some((copier, below)) = self.places().copier.as_ref().zip(below(&agreed.remote)) {
+            copier.remove_below(below);
         }
     }
 
@@ -128,8 +128,8 @@ impl Checkpointer {
         let newer = newest(&agreed.local).filter(|newest_here| {
             newest(&agreed.remote).is_none_or(|there| there.step < newest_here.step)
         });
-        if let Some((level, part)) = self.level.as_ref().zip(newer) {
-            level.copier.copy(part);
+        if let Some((copier, part)) = self.places().copier.as_ref().zip(newer) {
+            copier.copy(part);
         }
     }
 
@@ -145,11 +145,8 @@ impl Checkpointer {
         if agreed.partner.contains(&part) {
             return Ok(());
         }
-        let own = on_its_own(&self.folder, &self.data, part);
-        let sent = own.as_ref().ok().map(|(manifest, frame)| {
-            let manifest = manifest.render();
-            Sent { manifest, frame: &**frame }
-        });
+        let own = on_its_own(&self.places().folder, &self.places().data, part);
+        let sent: Option<Sent<'_>> = own.as_ref().ok().map(|(one, frame)| (one, &**frame));
         let (timeout, shift) = (self.settings.timeout, partner.shift());
         let came = partner::relay(&self.exchanges, ranks, shift, sent, timeout)?;
         let from = (self.rank + self.size - shift % self.size) % self.size;
@@ -184,12 +181,7 @@ impl Checkpointer {
             let pairs = lacking.iter().filter(|pair| way(pair) == shift);
             let asked = pairs.clone().find(|(_, keeper)| *keeper == self.rank);
             let kept = asked.and_then(|&(rank, _)| partner.get(Held { rank, part }).ok());
-            let bytes = kept.as_ref().map(|(_, frame)| [&frame[..]]);
-            let parts = bytes.as_ref().map(|bytes| Parts::of(bytes));
-            let sent = kept.as_ref().zip(parts.as_ref()).map(|((manifest, _), frame)| {
-                let manifest = manifest.render();
-                Sent { manifest, frame }
-            });
+            let sent: Option<Sent<'_>> = kept.as_ref().map(|(one, frame)| (one, frame as _));
             let timeout = self.settings.timeout;
             let came = partner::relay(&self.exchanges, ranks, shift, sent, timeout)?;
             let taken = came.map_or(Ok(()), |came| self.take_own(part, came));
@@ -200,10 +192,7 @@ impl Checkpointer {
 
     /// Takes a part that another rank has kept, if it is this rank's.
     fn take_own(&self, part: Part, came: Came) -> Result<(), Error> {
-        let (manifest, frame) = &came;
-        let is_it = (manifest.rank, manifest.ranks) == (self.rank, self.size)
-            && (manifest.step, manifest.run) == (part.step, part.run)
-            && version_of(frame) == i64::try_from(part.step).ok();
+        let is_it = partner::is_part(&came, self.rank, self.size, part);
         if is_it { self.take_in(part, came, &Wait::default()) } else { Ok(()) }
     }
 }

@@ -32,7 +32,7 @@ const HOST_CHECKPOINTS_COMPARED: u32 = 3;
 pub(super) struct Opened {
     pub(super) folder: Folder,
     pub(super) data: Arc<Spool>,
-    pub(super) stage: Option<Arc<Stage>>,
+    pub(super) stage: Option<Stage>,
     pub(super) parts: Parts,
     pub(super) warnings: Vec<String>,
     pub(super) remote: Option<OpenedLevel>,
@@ -125,7 +125,7 @@ pub(super) fn open_part<E: From<Error>>(
             let (mtbf, seed) = (settings.rule.mtbf, draw().0 as u64);
             let (data, spool) = (open_data(settings, &folder)?, make(None)?);
             spool.limit_picked_host(HOST_CHECKPOINTS_COMPARED)?;
-            (data, Some(Arc::new(Stage::of(spool, fulls, mtbf, seed)?)))
+            (data, Some(Stage::of(spool, fulls, mtbf, seed)?))
         }
     };
     folder.remove_unfinished()?;

@@ -16,13 +16,10 @@ use crate::{python_imports, rust_imports};
 /// becomes less.
 const KNOWN: &[&str] = &[
     "engine/spool/src/close.rs",
-    "packages/veloc/src/background.rs",
     "python/src/array/ours.rs",
     "python/src/call.rs",
     "python/src/profile.rs",
     "restart/remote/src/directory.rs",
-    "restart/src/claim.rs",
-    "restart/src/committer.rs",
 ];
 
 /// The circles of all crates and packages.
