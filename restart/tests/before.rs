@@ -1,6 +1,8 @@
 //! A folder and a remote place that an earlier version has written: they are read, and what comes
 //! to them has names and contents of the same kind.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
