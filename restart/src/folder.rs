@@ -5,6 +5,7 @@
 //! there as a whole or not at all. It is removed, and that made durable, before its frame is.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -25,13 +26,19 @@ pub struct Folder {
     medium: Arc<dyn Medium>,
 }
 
-/// A manifest that does not count, with what is wrong with it.
+/// A manifest that does not count, with what is wrong with it; its text is a sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damaged {
     /// The file.
     pub path: PathBuf,
     /// What is wrong, as the end of a sentence.
     pub why: String,
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} makes no checkpoint count: {}.", self.path.display(), self.why)
+    }
 }
 
 /// The manifests in a folder.

@@ -77,7 +77,7 @@ fn all(path: &Path) -> Result<All, Error> {
     for (rank, size) in rank_folders(path)? {
         let folder = path.join(names::rank_folder(rank, size));
         let found = folder::manifests(&folder, rank, size)?;
-        damaged.extend(found.damaged.iter().map(sentence));
+        damaged.extend(found.damaged.iter().map(ToString::to_string));
         let counted = Parts::of(&found.whole).counted();
         damaged.extend(orphans(&found.whole, &counted, &folder));
         for manifest in found.whole {
@@ -90,12 +90,6 @@ fn all(path: &Path) -> Result<All, Error> {
         }
     }
     Ok((parts, damaged))
-}
-
-/// What a damaged manifest means, in a sentence.
-pub(crate) fn sentence(damaged: &folder::Damaged) -> String {
-    let path = damaged.path.display();
-    format!("{path} makes no checkpoint count: {}.", damaged.why)
 }
 
 /// What parts mean that build on others which are not there, in sentences. `counted` is sorted.

@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
 use std::time::SystemTime;
 
-use unspool::{Settings, auto};
+use unspool::auto::{self, Picked};
+use unspool::{Error, Settings};
 use unspool_restart::{Alone, Call, Exchanges, Ranks, Run};
 
 use crate::client::Client;
@@ -71,26 +72,18 @@ fn parts(config: &Config, who: Who) -> Result<Opened, String> {
     };
     // What was picked keeps the context of the device until the spool has it.
     let mut picks = Vec::new();
-    settings.device = match config.device {
-        Tier::None => None,
-        Tier::Bytes(bytes) => Some(bytes),
-        Tier::Auto => {
-            let picked = auto::device(&settings.on).map_err(text)?;
-            let bytes = picked.bytes;
-            picks.push(picked);
-            Some(bytes)
-        }
+    let mut bytes = |tier, pick: &dyn Fn() -> Result<Picked, Error>| {
+        Ok::<_, String>(match tier {
+            Tier::None => None,
+            Tier::Bytes(bytes) => Some(bytes),
+            Tier::Auto => {
+                picks.push(pick().map_err(text)?);
+                picks.last().map(|picked| picked.bytes)
+            }
+        })
     };
-    settings.host = match config.host {
-        Tier::None => None,
-        Tier::Bytes(bytes) => Some(bytes),
-        Tier::Auto => {
-            let picked = auto::host(&settings).map_err(text)?;
-            let bytes = picked.bytes;
-            picks.push(picked);
-            Some(bytes)
-        }
-    };
+    settings.device = bytes(config.device, &|| auto::device(&settings.on))?;
+    settings.host = bytes(config.host, &|| auto::host(&settings))?;
     Parts::open(config, who, settings)
 }
 

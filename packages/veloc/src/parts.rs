@@ -143,10 +143,7 @@ impl Parts {
     /// What scratch has, and what is left there of parts that do not count is removed.
     fn found(&self) -> Result<(Found, Vec<String>), String> {
         let manifests = self.folder.manifests().map_err(text)?;
-        let damaged = manifests.damaged.iter();
-        let mut notes: Vec<String> = damaged
-            .map(|one| format!("{} makes no checkpoint count: {}.", one.path.display(), one.why))
-            .collect();
+        let mut notes: Vec<String> = manifests.damaged.iter().map(ToString::to_string).collect();
         let saved = self.spool.versions().map_err(text)?;
         let mut kept = Found::new();
         for Manifest { step, run, values, .. } in manifests.whole {
@@ -169,10 +166,7 @@ impl Parts {
                 ));
             }
         }
-        let lost = saved.into_iter().filter(|version| !kept.contains_key(&(*version as u64)));
-        for version in lost {
-            self.spool.discard(version).map_err(text)?;
-        }
+        discard(&self.spool, |step| !kept.contains_key(&step)).map_err(text)?;
         Ok((kept, notes))
     }
 
@@ -277,9 +271,7 @@ pub(crate) fn whole_file(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), String>,
 ) -> io::Result<Result<(), String>> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = PathBuf::from(name);
+    let part = path.with_extension("dat.part");
     gone(fs::remove_file(&part))?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
     let written = write(&mut file);

@@ -130,7 +130,7 @@ pub(super) fn open_part<E: From<Error>>(
     };
     folder.remove_unfinished()?;
     let manifests = folder.manifests()?;
-    let mut warnings: Vec<String> = manifests.damaged.iter().map(listing::sentence).collect();
+    let mut warnings: Vec<String> = manifests.damaged.iter().map(ToString::to_string).collect();
     if rank == 0 {
         warnings.extend(listing::besides(&settings.path)?);
     }
