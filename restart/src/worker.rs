@@ -7,7 +7,7 @@
 //! - A job that panics has failed, and the next one is taken.
 //! - The thread ends when it finds nothing to do any more. One that is given up drops what waits,
 //!   and ends after the job that it is at.
-//! - The child of a fork has no such thread: what is given to it there stays, and waits end late.
+//! - The child of a fork has no such thread: what waits there stays, and waits end by their time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
