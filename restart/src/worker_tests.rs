@@ -129,6 +129,22 @@ fn a_wait_ends_after_its_time_and_when_its_caller_says_so() {
 }
 
 #[test]
+fn the_time_of_a_wait_begins_anew_as_often_as_a_job_ends() {
+    let worker = worker(&[]);
+    // It is asked every 50 ms: all of it takes longer than the time of the wait.
+    let asked = AtomicU64::new(0);
+    let interrupted = || {
+        worker.change(|book| book.ended += 1);
+        asked.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    let wait = Wait { interrupted: &interrupted, ..Wait::at_most(Duration::from_secs(1)) };
+    let done = |_: &Book<Numbers>| asked.load(Ordering::Relaxed) == 30;
+    worker.wait_until(&wait, "thirty jobs", done).unwrap();
+    worker.end(&Wait::default()).unwrap();
+}
+
+#[test]
 fn who_gives_up_waits_for_nothing_and_what_waits_is_dropped() {
     let worker = worker(&[HOLDS, 1]);
     held(&worker);
