@@ -75,9 +75,9 @@ def check(place: torch.device, rank: int, size: int, spool: unspool.Spool) -> No
         assert len(spool) == 0, f"{what}: {len(spool)} left in the spool"
 
     loop = stack[-1]
-    loop.options = {"every": 5, "spool": spool}
+    loop.options = {"segment": 5, "spool": spool}
     same("scan", gradients(net, x, contextlib.nullcontext()))
-    loop.options = {"every": 5, "spool": spool, "codec": "lossless", "check": 2}
+    loop.options = {"segment": 5, "spool": spool, "codec": "lossless", "check": 2}
     same("scan(check=2)", gradients(net, x, contextlib.nullcontext()))
     loop.options = None
     keep = offload(net, budget=0, min_bytes=0, spool=spool)

@@ -77,7 +77,7 @@ def test_small_states_are_saved_together(items: int, saves: int) -> None:
 def test_while_loop(gpu_spool: unspool.Spool, wide: None, every: int) -> None:
     def taken(u: Any) -> Any:
         going = lambda u: jnp.abs(u).sum() < 1e3  # noqa: E731
-        options = {"spool": gpu_spool, "every": every}
+        options = {"spool": gpu_spool, "segment": every}
         return loops.while_loop(going, lambda u: u * (1.1 + 0.01 * jnp.sin(u)), u, **options).sum()
 
     def plain(u: Any) -> Any:

@@ -49,7 +49,7 @@ def gradients(run: Any, *wanted: torch.Tensor) -> list[torch.Tensor]:
 def test_scan(gpu_spool: unspool.Spool) -> None:
     wanted = leaf(512, 512), leaf(512, 512)
     expected = gradients(plain, *wanted)
-    for options in ({"segment": 1}, {"every": 7}, {"budget": "24MiB"}):
+    for options in ({"segment": 1}, {"segment": 7}, {"budget": "24MiB"}):
         found = gradients(lambda *a, o=options: scan(*a, spool=gpu_spool, **o), *wanted)
         assert same(found, expected) and len(gpu_spool) == 0
     assert same(gradients(lambda *a: scan(*a, budget="24MiB"), *wanted), expected)

@@ -143,7 +143,7 @@ def _nest(rng: random.Random, depth: int, names: Sequence[str]) -> Nest:
 
 def _options(rng: random.Random, kind: str) -> dict[str, Any]:
     if kind == "scan":
-        found: dict[str, Any] = {"every": rng.choice([1, 2, 3, "auto"]), "xs": rng.random() < 0.4}
+        found: dict[str, Any] = {"segment": rng.choice([1, 2, 3, "auto"]), "xs": rng.random() < 0.4}
         return found | {"y": rng.random() < 0.4, "steps": rng.choice([4, 5])}
     if kind == "adjoint":
         chosen = rng.choice(["auto", "StoreAll", "Revolve"])
@@ -274,7 +274,7 @@ class Loop(Around):
 
 class Scanned(Loop):
     def looped(self, step: Any, x: torch.Tensor, xs: Any, steps: int) -> Any:
-        options = {"every": self.options["every"], "budget": 600, "spool": self.how.spool}
+        options = {"segment": self.options["segment"], "budget": 600, "spool": self.how.spool}
         return scan(step, x, xs, steps, **options)
 
 

@@ -35,7 +35,7 @@ def test_one_gpu_takes_what_the_forecast_of_its_schedule_says(steps):
     written, read = Rate(5e9, 100e-6), Rate(6e9, 100e-6)
     between = (Link("device", "host", link, link), Link("host", "disk", written, read))
     links = Links("cuda:0", ("device", "host", "disk"), within, within, between)
-    tiers = {"device": one.device, "host": one.host, "disk": 1 << 50}
+    tiers = {"device_memory": one.device, "host_memory": one.host, "disk": 1 << 50}
     # A schedule saves one state less than it has steps.
     found = advice.predict(
         StoreAll(33), one.checkpoint, steps, links=links, device="cuda:0", **tiers

@@ -127,7 +127,7 @@ fn versions_in_scratch(bench: &Bench) -> Vec<u64> {
 #[test]
 fn what_was_saved_last_stays_also_when_its_version_is_lower() {
     let mut bench = Bench::new();
-    let config = "max_versions = 2\nscratch_versions = 2\nhost = 1MiB";
+    let config = "max_versions = 2\nscratch_versions = 2\nhost_memory = 1MiB";
     let mut client = bench.client(config);
     for version in [7, 8, 9, 1, 2] {
         bench.save(&mut client, version);
@@ -171,7 +171,8 @@ fn a_version_that_is_saved_once_more_replaces_the_first_one_when_all_have_it() {
 #[test]
 fn what_a_restart_reads_is_not_removed_meanwhile() {
     let mut bench = Bench::new();
-    let mut client = bench.client("scratch_versions = 1\npersistent_interval = -1\nhost = 1MiB");
+    let mut client =
+        bench.client("scratch_versions = 1\npersistent_interval = -1\nhost_memory = 1MiB");
     bench.save(&mut client, 1);
     client.checkpoint_wait().unwrap();
     client.restart_begin("h", 1).unwrap();
@@ -249,13 +250,13 @@ fn checkpoints_of_before_are_read_from_scratch_and_from_persistent() {
 #[test]
 fn what_a_client_with_a_longer_number_has_is_not_taken_for_ones_own() {
     let mut bench = Bench::new();
-    let mut client = bench.client("host = 1MiB");
+    let mut client = bench.client("host_memory = 1MiB");
     bench.save(&mut client, 4);
     client.finalize().unwrap();
     let names = bench.folder.path().join("persistent/veloc-h");
     fs::rename(names.join("single-3"), names.join("single-33")).unwrap();
     fs::remove_dir_all(bench.folder.path().join("scratch")).unwrap();
-    let mut client = bench.client("host = 1MiB");
+    let mut client = bench.client("host_memory = 1MiB");
     assert_eq!(client.restart_test("h", 0), Ok(None));
     client.finalize().unwrap();
 }

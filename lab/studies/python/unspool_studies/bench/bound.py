@@ -25,6 +25,7 @@ from itertools import accumulate
 
 from unspool import advice
 from unspool.advice import Candidate, Rate
+from unspool.advice.sizes import OPTIONS
 from unspool.schedules import Discard, Forward, Restore, Reverse, Save
 from unspool.schedules.base import dry_run
 
@@ -236,7 +237,7 @@ def least_of(
     """
     found = links.of(candidate.tiers)
     between = [
-        Link(candidate.options[link.fast], *_speeds(link.flush, link.prefetch))
+        Link(candidate.options[OPTIONS[link.fast]], *_speeds(link.flush, link.prefetch))
         for link in found.links
     ]
     pace = Pace(*steps, links.save, links.restore)

@@ -97,7 +97,7 @@ def through_spool(cuda: Cuda, library: Library, sizes: tuple[int, int], rounds: 
     stream, array = cuda.stream(), library.array(size)
     saves, restores = _Collected(), _Collected()
     device = room_for(count + 1, size)
-    with open_spool(cuda, device=device) as spool, library.current(stream):
+    with open_spool(cuda, device_memory=device) as spool, library.current(stream):
         for number in range(rounds + 1):
             save = [lambda v=version: spool.save(v, array) for version in range(count)]
             restore = [lambda v=version: spool.restore(v, array) for version in range(count)]

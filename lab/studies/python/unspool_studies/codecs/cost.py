@@ -307,7 +307,7 @@ class OnGpu:
                 raise Error(f"CuPy cannot hold these values: {cause}") from cause
             # Room for the worst case of every launch.
             room = tier_room(count + 1, values.nbytes + values.nbytes // 64)
-            with open_spool(self._cuda, device=room, codec=codec) as spool:
+            with open_spool(self._cuda, device_memory=room, codec=codec) as spool:
                 # The first call asks for kernels, the best of which are compiled meanwhile.
                 series.run(spool, array, 1)
                 wait_until_ready(spool)
