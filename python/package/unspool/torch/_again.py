@@ -20,9 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from unspool.errors import ArrayError
 
 from ._changed import Held
+from ._copies import Changing, Swapped
 from ._generators import Generators, torch_states, torch_states_put
 from ._places import Content
-from ._reached import PLAIN, SIMPLE, Reached, has_version
+from ._reached import PLAIN, SIMPLE, Reached, memory_of
 from ._surroundings import Surroundings
 from ._trees import flatten
 
@@ -38,8 +39,6 @@ __all__ = [
     "kind_of_step",
 ]
 
-#: Bytes of tensors that are copied to learn which of them a step changes.
-LEARNED = 64 << 20
 #: Kinds of computations that were compared; the oldest is forgotten.
 KINDS = 1024
 
@@ -72,25 +71,21 @@ def kind_of_step(call: str, watch: Watch, carry: Any) -> Any:
 
 
 class Watch:
-    """What functions and modules reach, and which of it they change."""
+    """What functions and modules reach, and which of it they change; with `loop`, as the steps of
+    one loop."""
 
-    def __init__(self, roots: Sequence[Any]) -> None:
+    def __init__(self, roots: Sequence[Any], *, loop: bool = False) -> None:
         self.roots, self._lock = roots, threading.Lock()
         # What was in the places at the last moment, and the identities of the values.
         self._content: Content | None = None
         self._known: set[int] = set()
-        # The tensors that are changed by what runs; None before it ran.
-        self.changing: list[torch.Tensor] | None = None
-        # The tensors to whose gradients a step adds by itself, by identity. The gradients of others
-        # are not touched: another thread may be adding to them.
-        self.adding: set[int] = set()
         self._walk()
+        self.changing = Changing(self.reached, loop=loop)
 
     def _walk(self) -> None:
         self.reached = Reached(*self.roots)
         self.devices = {each.device for each in self.reached.tensors()}
         self.generators = Generators(self.reached.generators)
-        self.changing = None
 
     def moment(self, tensors: Sequence[Any] = (), *, gpus: list[int] | None = None) -> Moment:
         """What is there now; with what surrounds it and PyTorch's own generators of random numbers,
@@ -102,6 +97,7 @@ class Watch:
             same = last is not None and content.marks is last.marks
             if last is not None and not same and self._replaced():
                 self._walk()
+                self.changing.walked(self.reached)
                 places = self.reached.places
                 content = places.keep(None)
             if not same:
@@ -122,38 +118,13 @@ class Watch:
             for each in self.reached.places.values()
         )
 
-    def candidates(self) -> list[torch.Tensor]:
-        """The tensors that are copied before a computation, as it may change them."""
-        if self.changing is not None:
-            return self.changing
-        found = [each for each in self.reached.tensors() if _is_state(each)]
-        found.sort(key=lambda each: each.numel() * each.element_size())
-        left, chosen = LEARNED, list[torch.Tensor]()
-        for each in found:
-            left -= each.numel() * each.element_size()
-            if left < 0:
-                break
-            chosen.append(each)
-        return chosen
-
-    def learn(self, moment: Moment) -> None:
-        """A computation has ended."""
+    def learn(self, moment: Moment, *, ended: bool = True) -> None:
+        """A computation that began at a moment has ended; or, without `ended`, it needs itself
+        computed again before it has."""
         with self._lock:
-            self.adding.update(moment.added())
-            changed = moment.changed()
-            if not changed and self.changing is not None:
-                return
-            copied = {id(tensor) for tensor, _ in moment.contents}
-            moment.lost = [each for each in changed if id(each) not in copied]
-            if self.changing is None:
-                statistics = {id(each) for each in self.reached.normalised()}
-                moment.contents = [
-                    (tensor, copy)
-                    for tensor, copy in moment.contents
-                    if id(tensor) in statistics or not torch.equal(tensor, copy)
-                ]
-                self.changing = [tensor for tensor, _ in moment.contents]
-            self.changing += moment.lost
+            self.changing.learn(moment.copies)
+            if ended:
+                moment.copies.end()
 
 
 class Moment:
@@ -161,8 +132,7 @@ class Moment:
 
     Attributes:
         around: what surrounds it.
-        contents: tensors that it changes, with copies.
-        lost: tensors that it has changed, of which there is no copy.
+        copies: of what it changes in place.
     """
 
     def __init__(self, watch: Watch, content: Content, gpus: list[int], around: Any = None) -> None:
@@ -171,11 +141,8 @@ class Moment:
         self.torch = None if around is None else torch_states(gpus)
         self.random = self.generators.states()
         self.content = content
-        self.contents = [(each, each.detach().clone()) for each in watch.candidates()]
-        self._versions, self.grows = self.reached.versions(), self.reached.grows()
-        self.adding = watch.adding
-        self._gradients = _gradients(self.reached) if watch.changing is None else []
-        self.lost: list[torch.Tensor] = []
+        self.grows = self.reached.grows()
+        self.copies = watch.changing.copies()
 
     def same(self, other: Moment) -> bool:
         """Whether what ran from this moment to another one has changed nothing of this, PyTorch's
@@ -183,25 +150,10 @@ class Moment:
         return (
             self.content is other.content
             and not self.content.left
-            and not (self.contents or self.lost or self.adding)
+            and not self.copies.any()
             and self.grows == other.grows
             and all(map(operator.is_, self.random, other.random))
         )
-
-    def changed(self) -> list[torch.Tensor]:
-        """The tensors that were changed in place since this was taken. What is changed from now on
-        was not changed by the computation."""
-        before, self._versions = self._versions, self.reached.versions()
-        return self.reached.changed(before, self._versions)
-
-    def added(self) -> list[int]:
-        """The tensors to whose gradients was added since this was taken."""
-        before, self._gradients = self._gradients, []
-        return [
-            id(each)
-            for each, gradient, version in before
-            if each.grad is not gradient or _version(each.grad) != version
-        ]
 
     def check(self, what: str) -> None:
         """It can be computed again.
@@ -209,21 +161,22 @@ class Moment:
         Raises:
             DifferentError: something that it needs is not known.
         """
-        if self.lost:
-            raise _lost(what, self.lost[0])
+        lost = self.copies.lost()
+        if lost is not None:
+            raise _lost(what, lost)
 
     def suspects(self) -> list[torch.Tensor]:
         """The tensors that were changed in place since the computation ended, and that cannot be
         brought back."""
-        known = {id(tensor) for tensor, _ in self.contents}
-        changed = self.reached.changed(self._versions, self.reached.versions())
-        return [each for each in changed if id(each) not in known]
+        return self.copies.suspects()
 
     def lasting(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor that stays what it is when what is changed is as it was."""
-        for each, _ in self.contents:
-            if each.untyped_storage()._cdata == tensor.untyped_storage()._cdata:
-                return tensor.clone()
+        memory = memory_of(tensor)
+        if memory is not None and any(
+            memory_of(each) == memory for each, _ in self.copies.all_contents()
+        ):
+            return tensor.clone()
         return tensor
 
     def again(self, what: str, function: Callable[[], Any]) -> Any:
@@ -288,36 +241,29 @@ class Now:
             self._quiet = self._content is moment.content and reached.grows() == moment.grows
         if self._quiet:
             return
-        self._contents = [(each, each.detach().clone()) for each, _ in moment.contents]
+        self._swapped = Swapped(moment.copies)
         self._random, self._torch = moment.generators.states(), torch_states(moment.gpus)
         self._grows = reached.grows()
-        # What a step adds to gradients by itself it has added before.
-        self._gradients = [
-            (each, each.grad)
-            for each in (reached.tensors() if moment.adding else ())
-            if id(each) in moment.adding and each.is_leaf and each.requires_grad
-        ]
-        for each, _ in self._gradients:
-            each.grad = None
         try:
             reached.places.put(moment.content, self._content)
-            self._put(moment.contents, moment.grows, moment.random, self._states, self._random)
+            self._swapped.put()
+            self._put(moment.grows, moment.random, self._states, self._random)
         except BaseException:
             self.__exit__()
             raise
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         if self._quiet:
             return
         self._moment.reached.places.put(self._content)
-        for each, gradient in self._gradients:
-            each.grad = gradient
+        self._swapped.put_back()
         now = self._moment.generators.states()
-        self._put(self._contents, self._grows, self._random, self._torch, now)
+        self._put(self._grows, self._random, self._torch, now)
+        if kind is None:
+            self._swapped.check_alone()
 
-    def _put(self, contents: Any, grows: Any, random: Any, states: Any, now: Any) -> None:
+    def _put(self, grows: Any, random: Any, states: Any, now: Any) -> None:
         moment = self._moment
-        _write(contents)
         moment.reached.grow(grows)
         moment.generators.put(random, now)
         if states is not None:
@@ -335,12 +281,13 @@ class Guard(TorchDispatchMode):
         super().__init__()
         self.failed: DifferentError | None = None
         self._what = what
-        self._tensors = {each.untyped_storage()._cdata: each for each in tensors}
+        self._tensors = {memory_of(each): each for each in tensors}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for each in flatten((args, kwargs))[0]:
-            if type(each) in PLAIN and each.layout is torch.strided:
-                found = self._tensors.get(each.untyped_storage()._cdata)
+            if isinstance(each, torch.Tensor):
+                memory = memory_of(each)
+                found = None if memory is None else self._tensors.get(memory)
                 if found is not None:
                     self.failed = _changed(self._what, found)
                     raise Stopped
@@ -397,36 +344,6 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool((one - other).abs().max() <= near * one.abs().max())
 
 
-def _is_state(tensor: torch.Tensor) -> bool:
-    """Whether a computation may change it, and it can be brought back."""
-    return (
-        has_version(tensor)
-        and tensor.grad_fn is None
-        and tensor.layout is torch.strided
-        and tensor.numel() > 0
-        and not tensor.is_quantized
-    )
-
-
-def _gradients(reached: Reached) -> list[tuple[torch.Tensor, torch.Tensor | None, int]]:
-    return [
-        (each, each.grad, _version(each.grad))
-        for each in reached.tensors()
-        if each.requires_grad and each.is_leaf
-    ]
-
-
-def _version(gradient: torch.Tensor | None) -> int:
-    return 0 if gradient is None or gradient.is_inference() else gradient._version
-
-
-def _write(contents: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Tensors have again what they had, and the versions that they have."""
-    for tensor, copy in contents:
-        with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(tensor):
-            tensor.copy_(copy)
-
-
 def _changed(what: str, tensor: torch.Tensor) -> DifferentError:
     return DifferentError(
         f"{what}: it is computed again for the backward pass, and reads a tensor of shape "
@@ -438,7 +355,9 @@ def _changed(what: str, tensor: torch.Tensor) -> DifferentError:
 
 def _lost(what: str, tensor: torch.Tensor) -> DifferentError:
     return DifferentError(
-        f"{what}: it has changed a tensor of shape {list(tensor.shape)} in place, and did not do "
-        "so before, so that there is no copy of what it was, and it cannot be computed again. It "
-        "is copied from now on: run the step once more; or register it as a buffer."
+        f"{what}: it has changed a tensor of shape {list(tensor.shape)} in place, which may be a "
+        "gradient, and did not do so before, so that there is no copy of what it was, and it "
+        "cannot be computed again. It is copied from now on: run a model's step once more. In a "
+        "loop, change it in the first step too, so that it is copied; and set gradients to None "
+        "before the loop, as by zero_grad()."
     )

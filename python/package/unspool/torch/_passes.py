@@ -20,7 +20,7 @@ from ._again import Moment, Now, Watch, compare, first_time, held, kind_of_step
 from ._changed import Held
 from ._checked import Gradients, Told
 from ._generators import torch_states
-from ._graph import check_reached
+from ._graph import check_reached, leaves_reached
 from ._hooks import without_hooks
 from ._layout import Layout, bytes_of_tensor, can_be_saved
 from ._spools import at_death, close_quietly, free_host, open_spool, place_of, reserve
@@ -62,7 +62,7 @@ class Loop:
     ) -> None:
         _check_carry(init)
         self.step, self.rows, self.tree, self.params = step, rows, tree, params
-        self.watch, self.grows, self.begun_with = Watch([step]), False, False
+        self.watch, self.grows, self.begun_with = Watch([step, *params], loop=True), False, False
         self.tensors = [*init, *rows.leaves, *params]
         self.begun = self.watch.moment(self.tensors)
         self.kind = kind_of_step("adjoint", self.watch, unflatten(list(init), tree))
@@ -91,11 +91,23 @@ class Loop:
         """The carry after step n, and its output."""
         versions = [leaf._version for leaf in leaves]
         if not self.grows:
-            returned = self.step(unflatten(leaves, self.tree), self.rows[n])
-            return self._checked(n, leaves, versions, returned)
+            return self._checked(n, leaves, versions, self._plain_step(n, leaves))
         returned = Once(self, leaves, n, watched=watched).returned
         new, y = self._checked(n, leaves, versions, returned)
         return [leaf.detach() for leaf in new], _plain(y)
+
+    def _plain_step(self, n: int, leaves: list[torch.Tensor]) -> Any:
+        """What step n returns without a graph."""
+        try:
+            return self.step(unflatten(leaves, self.tree), self.rows[n])
+        except RuntimeError as error:
+            if "does not require grad" not in str(error):
+                raise
+            raise ArrayError(
+                f"adjoint: step {n} takes a gradient itself, and step 0 took none, so that the "
+                "steps after it run without a graph. Compute what it takes the gradient of within "
+                "torch.enable_grad()."
+            ) from error
 
     def _checked(
         self, n: int, leaves: Sequence[torch.Tensor], versions: Sequence[int], returned: Any
@@ -193,11 +205,32 @@ class Once:
         self.params = loop.params
         tensors = [out for out in (*self.after, *self.y) if isinstance(out, torch.Tensor)]
         check_reached(tensors, [*self.carry, *self.x, *self.params])
+        if any(each.grad is not None for each in (*self.carry, *self.x)):
+            self._check_local(loop, n)
+
+    def _check_local(self, loop: Loop, n: int) -> None:
+        """A backward pass of the step has come to its arguments. In a plain loop it would go on, if
+        these need a gradient there."""
+        given, xs = loop.given, loop.rows.leaves
+        needed = {id(each) for each in loop.params}
+        needed |= {id(x) for x, row in zip(self.x, xs, strict=True) if row.requires_grad}
+        needed |= {id(u) for u, one in zip(self.carry, given, strict=True) if one.requires_grad}
+        for _ in self.carry if n else ():
+            for u, out in zip(self.carry, self.after, strict=True):
+                if not needed.isdisjoint(map(id, leaves_reached([out]))):
+                    needed.add(id(u))
+        if any(each.grad is not None and id(each) in needed for each in (*self.carry, *self.x)):
+            raise ArrayError(
+                f"adjoint: step {n} calls backward() on something that depends on its arguments, "
+                "which in a plain loop adds to the gradients of all that these were computed from; "
+                "and adjoint keeps no graph of that. Use their detach() there, or "
+                "torch.autograd.grad with respect to a tensor of the step, or a plain loop."
+            )
 
     def _saving(self, moment: Moment | None) -> Any:
         """A context in which what the step changes is saved as a copy, since it is put back before
         the graph is gone through."""
-        if moment is None or not moment.contents:
+        if moment is None or not moment.copies.any():
             return contextlib.nullcontext()
         return saved_tensors_hooks(moment.lasting, lambda tensor: tensor)
 
@@ -371,16 +404,13 @@ class Work:
         return None if self.counted or end < self.loop.steps else Stop(end)
 
     def _take(self, state: State, start: int, end: int) -> None:
-        leaves, known = self.carry.leaves, len(self.outputs)
+        leaves = self.carry.leaves
         for n in range(start, end):
             new = n == len(self.outputs)
             leaves, y = self.loop.first() if new and n == 0 else self.loop.advanced(n, leaves)
             if new:
                 self.outputs.append(y)
-                if n == 0:
-                    self.loop.watch.learn(state.moment)
-        if end > known:
-            self.loop.watch.learn(state.moment)
+        self.loop.watch.learn(state.moment)
         self.carry.stepped(leaves, end)
 
     def at_end(self, _: Any) -> None:
@@ -449,7 +479,9 @@ class Passes:
         with torch.no_grad():
             running = self.running = self.loop.begun.around.run(self._run, cached=False)
         self.outputs = running.work.outputs
+        self.loop.watch.changing.settle()
         self.ended = self.loop.watch.moment(self.loop.tensors)
+        self.ended.copies.end()
         if first_time(self.loop.kind) or self.check:
             running.work.expected = held(running.work.last)
         return [*running.work.last, *self.outputs.tensors()]
@@ -457,7 +489,9 @@ class Passes:
     def brings_back(self, tensor: torch.Tensor) -> bool:
         """Whether steps find a tensor as it was, so that it may have changed since, such as a table
         with a largest norm, which each look at its rows changes."""
-        return self.ended is not None and any(tensor is each for each, _ in self.ended.contents)
+        return self.ended is not None and any(
+            tensor is each for each, _ in self.ended.copies.contents
+        )
 
     def backward(self, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """The gradients of init, xs and params, from those of what `forward` returned."""

@@ -42,7 +42,15 @@ def _kept(value: Any) -> Any:
         return value
     if isinstance(value, torch.Tensor):
         return value if value.grad_fn is None else LEFT
+    if type(value) in (dict, list) and 0 < len(value) <= ITEMS:
+        # A container of plain values, such as the state that an optimiser has of a parameter.
+        items = value.values() if type(value) is dict else value
+        return value if all(_is_plain(each) for each in items) else LEFT
     return LEFT
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in IMMUTABLE or (isinstance(value, torch.Tensor) and value.grad_fn is None)
 
 
 class Place:

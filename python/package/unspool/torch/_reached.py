@@ -22,7 +22,7 @@ import torch
 
 from ._places import Array, Cell, Class, Items, Names, Place, Places, Table
 
-__all__ = ["PLAIN", "Reached", "has_version"]
+__all__ = ["PLAIN", "Reached", "has_version", "memory_of", "version_of"]
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -36,8 +36,14 @@ LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "unspool", "j
 INTERNALS = frozenset(set(torch.nn.Module().__dict__) - {"training"})
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
-#: Objects of libraries that only hold what the user gives them.
-NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+#: Objects of libraries that hold what the user gives them, and what they know of it.
+HOLDERS = (
+    types.SimpleNamespace,
+    argparse.Namespace,
+    torch.optim.Optimizer,
+    torch.optim.lr_scheduler.LRScheduler,
+    torch.amp.GradScaler,
+)
 
 SIMPLE = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size)
 
@@ -73,6 +79,17 @@ class Reached:
         """The tensors that are still there, and whose versions are counted."""
         found = (each() for each in self._tensors)
         return [each for each in found if each is not None]
+
+    def refs(self) -> list[torch.Tensor | None]:
+        """The same, and None for each that is gone."""
+        return [each() for each in self._tensors]
+
+    def gradients(self) -> list[torch.Tensor | None]:
+        """The gradients of all tensors that keep one."""
+        return [
+            each.grad if each is not None and (each.is_leaf or each.retains_grad) else None
+            for each in (ref() for ref in self._tensors)
+        ]
 
     def versions(self) -> list[int | None]:
         """The versions of all tensors, for `changed`."""
@@ -155,7 +172,7 @@ class Reached:
         wrapped = getattr(type(value), "__wrapped__", None) or vars_of(value).get("__wrapped__")
         if isinstance(wrapped, types.FunctionType):
             self._ahead.append(wrapped)
-        if self._foreign(type(value).__module__) and not isinstance(value, NAMESPACES):
+        if self._foreign(type(value).__module__) and not isinstance(value, HOLDERS):
             return
         self._ahead.append(type(value))
         attributes = vars_of(value)
@@ -233,6 +250,17 @@ class Reached:
 def has_version(tensor: torch.Tensor) -> bool:
     """Whether changes in place of a tensor are counted."""
     return type(tensor) in PLAIN and not tensor.is_inference()
+
+
+def version_of(tensor: torch.Tensor | None) -> int:
+    """How often a tensor was changed in place, as far as that is counted."""
+    return 0 if tensor is None or tensor.is_inference() else tensor._version
+
+
+def memory_of(tensor: torch.Tensor) -> int | None:
+    """What tensors in the same memory have in common."""
+    plain = type(tensor) in PLAIN and tensor.layout is torch.strided
+    return tensor.untyped_storage()._cdata if plain else None
 
 
 def _kind(value: Any) -> Any:

@@ -46,12 +46,19 @@ class Frame:
         expected: its results, if they are to be compared.
         holds: whether tensors stay while it runs; without, they are computed again even then.
         taken: whether one was needed while it ran.
+        watch: what learns of it, as long as it runs.
     """
 
     def __init__(
-        self, what: str, kind: Any, moment: Moment, again: Callable[[], Sequence[Any]]
+        self,
+        what: str,
+        kind: Any,
+        watch: Watch,
+        moment: Moment,
+        again: Callable[[], Sequence[Any]],
     ) -> None:
         self.what, self.kind, self.moment, self._again = what, kind, moment, again
+        self.watch: Watch | None = watch
         self.expected: Sequence[Any] | None = None
         self.holds, self.taken = True, False
         self._saved: list[weakref.ref[_Place]] = []
@@ -67,7 +74,10 @@ class Frame:
         with saved_tensors_hooks(self._pack, _unpack):
             try:
                 yield
+                assert self.watch is not None
+                self.watch.learn(self.moment)
             finally:
+                self.watch = None
                 self.let_go()
 
     def let_go(self) -> None:
@@ -95,6 +105,9 @@ class Frame:
                 self.taken = True
                 return held.get()
             if place.tensor is None:
+                if self.watch is not None:
+                    self.taken = True
+                    self.watch.learn(self.moment, ended=False)
                 self._compute()
             tensor, place.tensor = place.tensor, None
         assert tensor is not None
@@ -222,10 +235,9 @@ def recomputed(
         return flatten(run(*args, **kwargs))[0]
 
     moment = watch.moment(leaves)
-    frame = Frame(what, kind, moment, again)
+    frame = Frame(what, kind, watch, moment, again)
     with frame.saving():
         out = run(*args, **kwargs)
-    watch.learn(moment)
     if first_time(kind):
         frame.expected = held(flatten(out)[0])
     return out

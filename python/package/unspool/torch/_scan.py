@@ -17,7 +17,7 @@ import torch
 from unspool._adjoint.report import Fidelity
 from unspool.errors import OptionError
 
-from ._again import Watch, first_time, held, kind_of_step
+from ._again import DifferentError, Watch, first_time, held, kind_of_step
 from ._changed import refuse
 from ._checked import Check, Told, count_of
 from ._eager import uncompiled
@@ -193,7 +193,7 @@ class _Loop:
     def watch(self) -> Watch:
         """What the steps reach, once some are to be computed again."""
         if self._watch is None:
-            self._watch = Watch([self.step])
+            self._watch = Watch([self.step], loop=True)
         return self._watch
 
     def left(self) -> int:
@@ -365,8 +365,8 @@ class _Start:
 
 
 class _Results(torch.autograd.Function):
-    """Makes tensors the results of an operation. Nobody goes back through it: of a segment that is
-    computed again, only what it saves is used."""
+    """Makes tensors the results of an operation. Only a step's own backward pass comes here: of a
+    segment that is computed again, only what it saves is used."""
 
     @staticmethod
     def forward(ctx: Any, _: Any, copies: list[torch.Tensor], grows: list[bool]) -> Any:
@@ -376,7 +376,12 @@ class _Results(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        raise RuntimeError("unspool.torch.scan: nothing may go back through a copy of a state.")
+        raise DifferentError(
+            "scan: a step calls backward() on something that depends on its carry, and is computed "
+            "again, when the graph of the steps before it is not there. Use the carry's detach() "
+            "there, or torch.autograd.grad with respect to a tensor of the step; or take all steps "
+            "in one segment, as by every=length."
+        )
 
 
 def _segmented(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
@@ -386,12 +391,21 @@ def _segmented(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) ->
     while not loop.ended:
         last = loop.rows.length is not None and loop.left() <= keeper.segment
         if last and loop.until is None:
-            if check is not None:
-                moment = loop.watch.moment(flatten(carry)[0])
-                exact = _Start(keeper, carry, exact=True)
-                check.add(carry, loop.upto(None), None, exact, moment)
-            return loop.run(carry, loop.rest())
-        carry = _segment(loop, carry, keeper, check, kind)
+            carry = _last(loop, carry, keeper, check)
+        else:
+            carry = _segment(loop, carry, keeper, check, kind)
+    loop.watch.changing.settle()
+    return carry
+
+
+def _last(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
+    """Takes the steps that are left. What they change those before must not see."""
+    moment = loop.watch.moment(flatten(carry)[0])
+    if check is not None:
+        exact = _Start(keeper, carry, exact=True)
+        check.add(carry, loop.upto(None), None, exact, moment)
+    carry = loop.run(carry, loop.rest())
+    loop.watch.learn(moment)
     return carry
 
 
@@ -413,12 +427,11 @@ def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None, kind
             carry, _ = step(carry, rows[n])
         return flatten(carry)[0]
 
-    frame = Frame(f"scan: a segment from step {first} on", kind, moment, again)
+    frame = Frame(f"scan: a segment from step {first} on", kind, loop.watch, moment, again)
     frame.holds = loop.grows
     with frame.saving():
         carry = loop.run(carry, steps, frame.let_go)
     loop.grows = frame.taken
     steps = range(first, loop.done)
-    loop.watch.learn(moment)
     keeper.compare_next(frame, start, carry)
     return carry

@@ -1,0 +1,95 @@
+"""Which threads add to the gradients of leaves: those of other threads are not put back."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+
+import torch
+from unspool.errors import ArrayError
+
+from ._spools import at_death
+
+__all__ = ["Adders", "Since"]
+
+#: The name of what the threads of autograd know of the thread that began a backward pass.
+_BEGAN = "unspool.torch: the thread that began a backward pass"
+
+#: Seconds in which a thread that has added to a gradient calls its hook.
+CALLED = 0.01
+
+
+class Adders:
+    """Notes for each leaf which threads have added to its gradient, by hooks. There are none where
+    the program has one thread."""
+
+    def __init__(self, leaves: Sequence[torch.Tensor]) -> None:
+        self.notes: dict[tuple[int, int], int] = {}
+        self.clock = itertools.count(1)
+        self.several = threading.active_count() > 1
+        if self.several:
+            note = functools.partial(_note, self.notes, self.clock)
+            grown = [each for each in leaves if each.is_leaf and each.requires_grad]
+            hooks = [each.register_post_accumulate_grad_hook(note) for each in grown]
+            at_death(self, _remove, hooks)
+
+
+class Since:
+    """What was noted since this was made, by the thread that made it and by others."""
+
+    def __init__(self, adders: Adders) -> None:
+        self._adders, self._thread = adders, threading.get_ident()
+        if adders.several:
+            torch._C._stash_obj_in_tls(_BEGAN, self._thread)
+        self._began = next(adders.clock)
+
+    def is_own(self, leaf: torch.Tensor) -> bool:
+        """Whether this thread has changed a gradient that was changed.
+
+        Raises:
+            ArrayError: so has another thread.
+        """
+        if not self._adders.several:
+            return True
+        threads = self._threads(leaf)
+        if not threads:
+            # Changed without a backward pass, or by one of which the hook is yet to be called.
+            threading.Event().wait(CALLED)
+            threads = self._threads(leaf)
+        if self._thread in threads:
+            self.check_alone([leaf])
+        return not threads or self._thread in threads
+
+    def check_alone(self, leaves: Sequence[torch.Tensor]) -> None:
+        """Only this thread has added to the gradients of leaves.
+
+        Raises:
+            ArrayError: so has another thread.
+        """
+        for leaf in leaves if self._adders.several else ():
+            if self._threads(leaf) - {self._thread}:
+                raise ArrayError(
+                    "unspool.torch: a step calls backward(), which adds to the gradient of a "
+                    f"tensor of shape {list(leaf.shape)}, and another thread adds to the same "
+                    "gradient meanwhile, so that it cannot be put back when the step is computed "
+                    "again. Take the gradient within the step by torch.autograd.grad, or give each "
+                    "thread tensors of its own."
+                )
+
+    def _threads(self, leaf: torch.Tensor) -> set[int]:
+        notes = list(self._adders.notes.items())
+        return {thread for (key, thread), at in notes if key == id(leaf) and at > self._began}
+
+
+def _note(notes: dict[tuple[int, int], int], clock: Iterator[int], leaf: torch.Tensor) -> None:
+    known = torch._C._is_key_in_tls(_BEGAN)
+    # A thread of autograd works for several; one that is not known has another number than any.
+    thread = torch._C._get_obj_in_tls(_BEGAN) if known else -threading.get_ident()
+    notes[id(leaf), thread] = next(clock)
+
+
+def _remove(hooks: Sequence[torch.utils.hooks.RemovableHandle]) -> None:
+    for each in hooks:
+        each.remove()

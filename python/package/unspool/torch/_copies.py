@@ -1,0 +1,338 @@
+"""Copies of what steps and blocks change in place: tensors that they reach, and gradients.
+
+A backward pass within a step, an optimiser or an assignment changes `.grad` of leaves. `Changing`
+learns after each computation which tensors and which gradients it has changed; `Copies` are what
+was there before it. What a loop changes for the first time in a later step had the same contents
+until then, which were copied before the first step, up to `LEARNED` bytes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ._adders import Adders, Since
+from ._reached import Reached, has_version, version_of
+
+__all__ = ["Changing", "Copies", "Swapped"]
+
+#: Bytes of tensors, and of gradients, that are copied to learn which of them a step changes.
+LEARNED = 64 << 20
+
+#: Tensors with their contents; or leaves with their gradients.
+Pairs = list[tuple[torch.Tensor, Any]]
+
+
+@dataclass
+class Late:
+    """What computation `last` was the first to change, so that copies since `since` are without it.
+
+    Attributes:
+        contents, gradients: the same as those of `Copies`.
+        lost: tensors that were changed, and of which there is no copy.
+        sure: whether it was `last`, and not one before it.
+    """
+
+    since: int
+    last: int
+    sure: bool = True
+    contents: Pairs = field(default_factory=list)
+    gradients: Pairs = field(default_factory=list)
+    lost: list[torch.Tensor] = field(default_factory=list)
+
+
+class Changing:
+    """What computations that reach the same change in place.
+
+    Arguments:
+        reached: what they reach.
+        loop: whether they are the steps of one loop, one after the other.
+    """
+
+    def __init__(self, reached: Reached, *, loop: bool) -> None:
+        self._loop, self._count = loop, 0
+        self.late: list[Late] = []
+        # The tensors that are changed; whether a computation has told of all that is reached.
+        self._tensors: list[torch.Tensor] = []
+        self._learned = False
+        # The leaves whose gradients are changed, by their identity.
+        self._leaves: dict[int, torch.Tensor] = {}
+        # What tensors had before the first computation.
+        self._first: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.walked(reached)
+
+    def walked(self, reached: Reached) -> None:
+        """Something else is reached from now on, and may be changed."""
+        there = _identities(reached.tensors())
+        self._tensors = [each for each in self._tensors if id(each) in there]
+        self.reached, self._learned = reached, False
+        self.adders = Adders(reached.tensors())
+
+    def copies(self) -> Copies:
+        """Copies for the computation that begins now."""
+        self._count += 1
+        tensors = self._tensors if self._learned else self._candidates()
+        found = Copies(self, self._count, tensors, list(self._leaves.values()))
+        if not self._learned:
+            self._remember(found)
+        return found
+
+    def settle(self) -> None:
+        """All steps of the loop have ended."""
+        self._lose_silent()
+        self._first, self._loop = {}, False
+
+    def _candidates(self) -> list[torch.Tensor]:
+        known = _identities(self._tensors)
+        found = [each for each in self.reached.tensors() if id(each) not in known]
+        return [*self._tensors, *_smallest(each for each in found if _is_state(each))]
+
+    def _remember(self, copies: Copies) -> None:
+        """Copies are those of the first step, also of gradients that it may not change."""
+        self._lose_silent()
+        self._first = {id(each): (each, copy) for each, copy in copies.contents}
+        for each in _smallest(each for each in copies.seen if each is not None):
+            self._first.setdefault(id(each), (each, each.detach().clone()))
+
+    def learn(self, copies: Copies) -> None:
+        """A computation has ended, or is itself computed again before it has."""
+        if copies.ended:
+            return
+        changed, added = copies.changed(), copies.added()
+        if not self._learned:
+            self._learn_first(copies)
+            added += self._silent()
+        late = Late(1 if self._loop else copies.number, copies.number)
+        if changed:
+            self._learn_tensors(copies, late, changed)
+        if added:
+            self._learn_gradients(copies, late, added)
+        if late.gradients or late.contents or late.lost:
+            self.late.append(late)
+        if not self._loop:
+            self._first = {}
+
+    def _silent(self) -> list[tuple[torch.Tensor, torch.Tensor, int]]:
+        """Leaves whose gradients were changed as by `.data`, which no version tells."""
+        found = []
+        for leaf, gradient in zip(self.reached.refs(), self.reached.gradients(), strict=True):
+            first = None if gradient is None else self._first.get(id(gradient))
+            known = leaf is None or id(leaf) in self._leaves or first is None
+            if not known and not _equal(gradient, first[1]):
+                found.append((leaf, gradient, -1))
+        return found
+
+    def _lose_silent(self) -> None:
+        """Nobody knows which step has changed a gradient."""
+        lost = [gradient for _, gradient, _ in self._silent()]
+        if lost:
+            self.late.append(Late(1, self._count, sure=False, lost=lost))
+
+    def _learn_first(self, copies: Copies) -> None:
+        kept = _identities([*self._tensors, *self.reached.normalised()])
+        copies.contents = [
+            (tensor, copy)
+            for tensor, copy in copies.contents
+            if id(tensor) in kept or not torch.equal(tensor, copy)
+        ]
+        self._tensors, self._learned = [tensor for tensor, _ in copies.contents], True
+
+    def _learn_tensors(self, copies: Copies, late: Late, changed: Sequence[torch.Tensor]) -> None:
+        copied, known = _copied(copies.all_contents()), _identities(self._tensors)
+        for each in changed:
+            if id(each) not in copied:
+                self._keep(late, each)
+            if id(each) not in known:
+                self._tensors.append(each)
+
+    def _learn_gradients(self, copies: Copies, late: Late, added: Sequence[Any]) -> None:
+        copied = _copied(copies.all_gradients())
+        for leaf, gradient, version in added:
+            if id(leaf) in copied or not copies.since.is_own(leaf):
+                continue
+            self._leaves[id(leaf)] = leaf
+            late.gradients.append((leaf, gradient))
+            if gradient is None:
+                continue
+            if version_of(gradient) == version:
+                late.contents.append((gradient, gradient.detach().clone()))
+            else:
+                self._keep(late, gradient)
+
+    def _keep(self, late: Late, tensor: torch.Tensor) -> None:
+        """Keeps what a tensor had before the first step, if that is known."""
+        known = self._first.get(id(tensor))
+        if known is not None and known[0] is tensor:
+            late.contents.append((tensor, known[1]))
+        else:
+            late.lost.append(tensor)
+
+
+class Copies:
+    """What was there when a computation began, of what it changes in place.
+
+    Attributes:
+        number: counts the computations.
+        contents: tensors that are changed, and what they had.
+        gradients: leaves, and the gradients that they had.
+        since: what threads have added to gradients since.
+        seen: the gradients of all that is reached, until the computation has ended.
+        ended: whether it has.
+    """
+
+    def __init__(
+        self,
+        changing: Changing,
+        number: int,
+        tensors: Sequence[torch.Tensor],
+        leaves: Sequence[torch.Tensor],
+    ) -> None:
+        self.number, self._reached, self._late = number, changing.reached, changing.late
+        self.adders, self.ended = changing.adders, False
+        self.contents: Pairs = [(each, each.detach().clone()) for each in tensors]
+        self.gradients: Pairs = [(each, each.grad) for each in leaves]
+        self._held: Pairs = [
+            (each, each.detach().clone()) for _, each in self.gradients if each is not None
+        ]
+        self._versions = self._reached.versions()
+        self.since = Since(self.adders)
+        self._look()
+
+    def changed(self) -> list[torch.Tensor]:
+        """The tensors that were changed since this was called or made."""
+        before, self._versions = self._versions, self._reached.versions()
+        return self._reached.changed(before, self._versions)
+
+    def added(self) -> list[tuple[torch.Tensor, torch.Tensor | None, int]]:
+        """The leaves whose gradients were changed since this was called or made, with those that
+        they had, and the versions of these."""
+        before, versions = self.seen, self._seen
+        self._look()
+        if versions == self._seen and all(map(operator.is_, before, self.seen)):
+            return []
+        left, found = iter(versions), []
+        for leaf, one, other in zip(self._reached.refs(), before, self.seen, strict=True):
+            version = 0 if one is None else next(left)
+            if leaf is not None and (one is not other or version_of(one) != version):
+                found.append((leaf, one, version))
+        return found
+
+    def _look(self) -> None:
+        self.seen = self._reached.gradients()
+        self._seen = [version_of(each) for each in self.seen if each is not None]
+
+    def end(self) -> None:
+        """What is changed from now on was not changed by the computation."""
+        self.seen, self._seen, self.ended = [], [], True
+
+    def any(self) -> bool:
+        """Whether anything that is here may be changed."""
+        return bool(self.contents or self.gradients or self._lates())
+
+    def lost(self) -> torch.Tensor | None:
+        """A tensor that the computation may have been the first to change, and of which there is
+        no copy."""
+        lates = [late for late in self._lates() if late.last == self.number or not late.sure]
+        return next((each for late in lates for each in late.lost), None)
+
+    def suspects(self) -> list[torch.Tensor]:
+        """The tensors that were changed since the computation ended, and of which there is no
+        copy."""
+        changed = self._reached.changed(self._versions, self._reached.versions())
+        changed += [each for late in self._lates() for each in late.lost]
+        if not changed:
+            return []
+        known = _copied(self.all_contents())
+        return [each for each in changed if id(each) not in known]
+
+    def all_gradients(self) -> Pairs:
+        """Leaves, and the gradients that they had."""
+        return _first_of(self.gradients, (late.gradients for late in self._lates()))
+
+    def all_contents(self) -> Pairs:
+        """Tensors, also gradients, and what they had."""
+        return _first_of(self.contents, (self._held, *(late.contents for late in self._lates())))
+
+    def _lates(self) -> Sequence[Late]:
+        return [late for late in self._late if late.since <= self.number <= late.last]
+
+
+class Swapped:
+    """What copies are of, while it has again what it had."""
+
+    def __init__(self, copies: Copies) -> None:
+        self._contents, self._gradients = copies.all_contents(), copies.all_gradients()
+        self._contents_now = [(each, each.detach().clone()) for each, _ in self._contents]
+        self._gradients_now = [(each, each.grad) for each, _ in self._gradients]
+        self._since = Since(copies.adders) if self._gradients else None
+
+    def put(self) -> None:
+        """All has what it had."""
+        _write(self._contents, self._gradients)
+
+    def put_back(self) -> None:
+        """All has what it has now."""
+        _write(self._contents_now, self._gradients_now)
+
+    def check_alone(self) -> None:
+        """No other thread has changed gradients meanwhile. Raises as `Since.check_alone`."""
+        if self._since is not None:
+            self._since.check_alone([each for each, _ in self._gradients])
+
+
+def _write(contents: Pairs, gradients: Pairs) -> None:
+    """Tensors have again what they had, and the versions that they have; and leaves the gradients
+    that they had."""
+    for tensor, copy in contents:
+        with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(tensor):
+            tensor.copy_(copy)
+    for leaf, gradient in gradients:
+        if leaf.grad is not gradient:
+            leaf.grad = gradient
+
+
+def _first_of(own: Pairs, others: Iterable[Pairs]) -> Pairs:
+    """Pairs, each tensor with the first that there is of it."""
+    found = {id(each): (each, value) for each, value in own}
+    for pairs in others:
+        for each, value in pairs:
+            found.setdefault(id(each), (each, value))
+    return list(found.values())
+
+
+def _identities(tensors: Iterable[torch.Tensor]) -> set[int]:
+    return set(map(id, tensors))
+
+
+def _copied(pairs: Pairs) -> set[int]:
+    return {id(each) for each, _ in pairs}
+
+
+def _smallest(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The smallest tensors, up to `LEARNED` bytes."""
+    left, chosen = LEARNED, list[torch.Tensor]()
+    for each in sorted(tensors, key=lambda each: each.numel() * each.element_size()):
+        left -= each.numel() * each.element_size()
+        if left < 0:
+            break
+        chosen.append(each)
+    return chosen
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.layout is not torch.strided or torch.equal(one, other)
+
+
+def _is_state(tensor: torch.Tensor) -> bool:
+    """Whether a computation may change it, and it can be brought back."""
+    return (
+        has_version(tensor)
+        and tensor.grad_fn is None
+        and tensor.layout is torch.strided
+        and tensor.numel() > 0
+        and not tensor.is_quantized
+    )
