@@ -54,15 +54,15 @@ class Changing:
     """
 
     def __init__(self, reached: Reached, *, loop: bool) -> None:
-        self._loop, self._count = loop, 0
+        self._loop, self._count, self._since = loop, 0, 1
         self.late: list[Late] = []
         # The tensors that are changed; whether a computation has told of all that is reached.
         self._tensors: list[torch.Tensor] = []
         self._learned = False
         # The leaves whose gradients are changed, by their identity.
         self._leaves: dict[int, torch.Tensor] = {}
-        # What tensors had before the first computation.
-        self._first: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        # What tensors had before the first computation, with their versions.
+        self._first: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
         self.walked(reached)
 
     def walked(self, reached: Reached) -> None:
@@ -81,6 +81,10 @@ class Changing:
             self._remember(found)
         return found
 
+    def begin(self) -> None:
+        """The steps of the loop are taken once more, from the first one on."""
+        self._loop, self._since = True, self._count + 1
+
     def settle(self) -> None:
         """All steps of the loop have ended."""
         self._lose_silent()
@@ -94,9 +98,11 @@ class Changing:
     def _remember(self, copies: Copies) -> None:
         """Copies are those of the first step, also of gradients that it may not change."""
         self._lose_silent()
-        self._first = {id(each): (each, copy) for each, copy in copies.contents}
+        self._first = {id(each): (each, each._version, copy) for each, copy in copies.contents}
         for each in _smallest(each for each in copies.seen if each is not None):
-            self._first.setdefault(id(each), (each, each.detach().clone()))
+            # The version is read first, as other threads may be adding to gradients.
+            known = each, version_of(each), each.detach().clone()
+            self._first.setdefault(id(each), known)
 
     def learn(self, copies: Copies) -> None:
         """A computation has ended, or is itself computed again before it has."""
@@ -106,7 +112,7 @@ class Changing:
         if not self._learned:
             self._learn_first(copies)
             added += self._silent()
-        late = Late(1 if self._loop else copies.number, copies.number)
+        late = Late(self._since if self._loop else copies.number, copies.number)
         if changed:
             self._learn_tensors(copies, late, changed)
         if added:
@@ -118,11 +124,15 @@ class Changing:
 
     def _silent(self) -> list[tuple[torch.Tensor, torch.Tensor, int]]:
         """Leaves whose gradients were changed as by `.data`, which no version tells."""
-        found = []
+        found: list[tuple[torch.Tensor, torch.Tensor, int]] = []
+        if self.adders.several:
+            # A gradient may have been added to, and its version not be there yet.
+            return found
         for leaf, gradient in zip(self.reached.refs(), self.reached.gradients(), strict=True):
-            first = None if gradient is None else self._first.get(id(gradient))
-            known = leaf is None or id(leaf) in self._leaves or first is None
-            if not known and not _equal(gradient, first[1]):
+            first = self._first.get(id(gradient))
+            if first is None or id(leaf) in self._leaves or first[1] != version_of(gradient):
+                continue
+            if not _equal(gradient, first[2]):
                 found.append((leaf, gradient, -1))
         return found
 
@@ -130,7 +140,7 @@ class Changing:
         """Nobody knows which step has changed a gradient."""
         lost = [gradient for _, gradient, _ in self._silent()]
         if lost:
-            self.late.append(Late(1, self._count, sure=False, lost=lost))
+            self.late.append(Late(self._since, self._count, sure=False, lost=lost))
 
     def _learn_first(self, copies: Copies) -> None:
         kept = _identities([*self._tensors, *self.reached.normalised()])
@@ -167,7 +177,7 @@ class Changing:
         """Keeps what a tensor had before the first step, if that is known."""
         known = self._first.get(id(tensor))
         if known is not None and known[0] is tensor:
-            late.contents.append((tensor, known[1]))
+            late.contents.append((tensor, known[2]))
         else:
             late.lost.append(tensor)
 

@@ -479,7 +479,6 @@ class Passes:
         with torch.no_grad():
             running = self.running = self.loop.begun.around.run(self._run, cached=False)
         self.outputs = running.work.outputs
-        self.loop.watch.changing.settle()
         self.ended = self.loop.watch.moment(self.loop.tensors)
         self.ended.copies.end()
         if first_time(self.loop.kind) or self.check:
@@ -519,6 +518,8 @@ class Passes:
     def _run(self) -> Running:
         """The forward pass."""
         loop, first = self.loop, reserve(self.loop.steps + 2 + self.check)
+        if loop.begun_with:
+            loop.watch.changing.begin()
         carry = Carry(loop, loop.init, first)
         work = Work(loop, carry, counted=figure(self.schedule, "steps") is not None)
         job = Job(
@@ -535,9 +536,12 @@ class Passes:
             lookahead=LOOKAHEAD,
             codec=self.codec,
         )
-        if not self.check:
-            return Running(work, Run(job))
-        return Running(work, CheckedRun(job, work.gradients, self.check, "torch.adjoint"))
+        run = Run(job)
+        if self.check:
+            run = CheckedRun(job, work.gradients, self.check, "torch.adjoint")
+        running = Running(work, run)
+        loop.watch.changing.settle()
+        return running
 
 
 def _fitting(steps: int, state: int, spool: Any, more: int) -> Schedule:
