@@ -29,21 +29,26 @@ class Adders:
         self.notes: dict[tuple[int, int], int] = {}
         self.clock = itertools.count(1)
         self.several = threading.active_count() > 1
+        self._alone = Since(self)
         if self.several:
             note = functools.partial(_note, self.notes, self.clock)
             grown = [each for each in leaves if each.is_leaf and each.requires_grad]
             hooks = [each.register_post_accumulate_grad_hook(note) for each in grown]
             at_death(self, _remove, hooks)
 
+    def since(self) -> Since:
+        """What is noted from now on."""
+        return Since(self) if self.several else self._alone
+
 
 class Since:
     """What was noted since this was made, by the thread that made it and by others."""
 
     def __init__(self, adders: Adders) -> None:
-        self._adders, self._thread = adders, threading.get_ident()
+        self._several, self._notes = adders.several, adders.notes
+        self._thread, self._began = threading.get_ident(), next(adders.clock)
         if adders.several:
             torch._C._stash_obj_in_tls(_BEGAN, self._thread)
-        self._began = next(adders.clock)
 
     def is_own(self, leaf: torch.Tensor) -> bool:
         """Whether this thread has changed a gradient that was changed.
@@ -51,7 +56,7 @@ class Since:
         Raises:
             ArrayError: so has another thread.
         """
-        if not self._adders.several:
+        if not self._several:
             return True
         threads = self._threads(leaf)
         if not threads:
@@ -68,7 +73,7 @@ class Since:
         Raises:
             ArrayError: so has another thread.
         """
-        for leaf in leaves if self._adders.several else ():
+        for leaf in leaves if self._several else ():
             if self._threads(leaf) - {self._thread}:
                 raise ArrayError(
                     "unspool.torch: a step calls backward(), which adds to the gradient of a "
@@ -79,7 +84,7 @@ class Since:
                 )
 
     def _threads(self, leaf: torch.Tensor) -> set[int]:
-        notes = list(self._adders.notes.items())
+        notes = list(self._notes.items())
         return {thread for (key, thread), at in notes if key == id(leaf) and at > self._began}
 
 

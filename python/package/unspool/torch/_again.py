@@ -172,12 +172,11 @@ class Moment:
 
     def lasting(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor that stays what it is when what is changed is as it was."""
+        if not self.copies.any():
+            return tensor
         memory = memory_of(tensor)
-        if memory is not None and any(
-            memory_of(each) == memory for each, _ in self.copies.all_contents()
-        ):
-            return tensor.clone()
-        return tensor
+        changed = (memory_of(each) for each, _ in self.copies.all_contents())
+        return tensor if memory is None or memory not in changed else tensor.clone()
 
     def again(self, what: str, function: Callable[[], Any]) -> Any:
         """Calls a function as at this moment; `what` it computes again is for messages.

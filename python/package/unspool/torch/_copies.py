@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ._adders import Adders, Since
+from ._adders import Adders
 from ._reached import Reached, has_version, version_of
 
 __all__ = ["Changing", "Copies", "Swapped"]
@@ -209,7 +209,7 @@ class Copies:
             (each, each.detach().clone()) for _, each in self.gradients if each is not None
         ]
         self._versions = self._reached.versions()
-        self.since = Since(self.adders)
+        self.since = self.adders.since()
         self._look()
 
     def changed(self) -> list[torch.Tensor]:
@@ -246,8 +246,10 @@ class Copies:
     def lost(self) -> torch.Tensor | None:
         """A tensor that the computation may have been the first to change, and of which there is
         no copy."""
-        lates = [late for late in self._lates() if late.last == self.number or not late.sure]
-        return next((each for late in lates for each in late.lost), None)
+        for late in self._lates():
+            if late.lost and (late.last == self.number or not late.sure):
+                return late.lost[0]
+        return None
 
     def suspects(self) -> list[torch.Tensor]:
         """The tensors that were changed since the computation ended, and of which there is no
@@ -268,6 +270,8 @@ class Copies:
         return _first_of(self.contents, (self._held, *(late.contents for late in self._lates())))
 
     def _lates(self) -> Sequence[Late]:
+        if not self._late:
+            return ()
         return [late for late in self._late if late.since <= self.number <= late.last]
 
 
@@ -278,7 +282,7 @@ class Swapped:
         self._contents, self._gradients = copies.all_contents(), copies.all_gradients()
         self._contents_now = [(each, each.detach().clone()) for each, _ in self._contents]
         self._gradients_now = [(each, each.grad) for each, _ in self._gradients]
-        self._since = Since(copies.adders) if self._gradients else None
+        self._since = copies.adders.since()
 
     def put(self) -> None:
         """All has what it had."""
@@ -290,8 +294,7 @@ class Swapped:
 
     def check_alone(self) -> None:
         """No other thread has changed gradients meanwhile. Raises as `Since.check_alone`."""
-        if self._since is not None:
-            self._since.check_alone([each for each, _ in self._gradients])
+        self._since.check_alone([each for each, _ in self._gradients])
 
 
 def _write(contents: Pairs, gradients: Pairs) -> None:
@@ -307,10 +310,12 @@ def _write(contents: Pairs, gradients: Pairs) -> None:
 
 def _first_of(own: Pairs, others: Iterable[Pairs]) -> Pairs:
     """Pairs, each tensor with the first that there is of it."""
+    more = [pair for pairs in others for pair in pairs]
+    if not more:
+        return own
     found = {id(each): (each, value) for each, value in own}
-    for pairs in others:
-        for each, value in pairs:
-            found.setdefault(id(each), (each, value))
+    for each, value in more:
+        found.setdefault(id(each), (each, value))
     return list(found.values())
 
 
