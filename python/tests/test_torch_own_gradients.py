@@ -424,6 +424,13 @@ def test_what_another_thread_adds_meanwhile_stays(loop: Any, beside: Any) -> Non
 
 
 @pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("kind", ["backward", "add_", "a leaf that a step makes", "Adam"])
+def test_a_step_adds_once_beside_a_thread(kind: str, loop: Any, beside: Any) -> None:
+    when = WHEN["every second step"]
+    assert_same(run(KINDS[kind], when, loop), run(KINDS[kind], when, by_hand))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
 def test_a_gradient_of_two_threads_at_once_is_an_error(loop: Any, beside: Any) -> None:
     a = leaf()
 
@@ -434,3 +441,46 @@ def test_a_gradient_of_two_threads_at_once_is_an_error(loop: Any, beside: Any) -
     step, weight = weighted(act)
     with pytest.raises(unspool.errors.ArrayError, match="another thread adds to the same"):
         loop(step, torch.ones(3, 4), [weight]).sum().backward()
+
+
+def hooked(made: Callable[[], Made], when: Callable[[int], bool], loop: Any) -> list[torch.Tensor]:
+    calls: list[int] = []
+
+    def with_hooks() -> Made:
+        act, (a,) = made()
+        a.register_hook(lambda gradient: calls.append(1) or gradient * 0.5)
+        a.register_post_accumulate_grad_hook(lambda _: calls.append(2))
+        return act, [a]
+
+    return [*run(with_hooks, when, loop), torch.tensor([len(calls), sum(calls)])]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("when", WHEN)
+def test_hooks_of_what_a_step_adds_to_are_called_once(when: str, loop: Any) -> None:
+    assert_same(hooked(adds, WHEN[when], loop), hooked(adds, WHEN[when], by_hand))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_an_optimiser_in_a_hook_steps_once(loop: Any) -> None:
+    def made() -> Made:
+        act, (a,) = adds()
+        optimiser = torch.optim.SGD([a], 0.01, momentum=0.9)
+
+        def go(_: torch.Tensor) -> None:
+            optimiser.step()
+            optimiser.zero_grad()
+
+        a.register_post_accumulate_grad_hook(go)
+        return lambda u, now: (act(u, now), a.detach().clone())[1], [a]
+
+    assert_same(run(made, WHEN["every second step"], loop), run(made, WHEN["every second step"],
+                by_hand))  # fmt: skip
+
+
+def test_hooks_that_a_step_calls_beside_other_threads_are_an_error(beside: Any) -> None:
+    a = leaf()
+    a.register_hook(lambda gradient: gradient * 0.5)
+    step, weight = weighted(lambda u: back(a, u=u))
+    with pytest.raises(unspool.errors.ArrayError, match="calls hooks of the tensor"):
+        by_adjoint(step, torch.ones(3, 4), [weight]).sum().backward()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 
 import torch
 from unspool.errors import ArrayError
 
+from ._reached import hooks_of
 from ._spools import at_death
 
 __all__ = ["Adders", "Since"]
@@ -25,16 +26,24 @@ class Adders:
     """Notes for each leaf which threads have added to its gradient, by hooks. There are none where
     the program has one thread."""
 
-    def __init__(self, leaves: Sequence[torch.Tensor]) -> None:
+    def __init__(self) -> None:
         self.notes: dict[tuple[int, int], int] = {}
         self.clock = itertools.count(1)
         self.several = threading.active_count() > 1
         self._alone = Since(self)
-        if self.several:
-            note = functools.partial(_note, self.notes, self.clock)
-            grown = [each for each in leaves if each.is_leaf and each.requires_grad]
-            hooks = [each.register_post_accumulate_grad_hook(note) for each in grown]
-            at_death(self, _remove, hooks)
+        self._known = weakref.WeakValueDictionary[int, torch.Tensor]()
+
+    def listen(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Takes notes for more leaves."""
+        grown = [
+            each
+            for each in (tensors if self.several else ())
+            if each.is_leaf and each.requires_grad and self._known.get(id(each)) is not each
+        ]
+        note = _Note(self.notes, self.clock)
+        hooks = [each.register_post_accumulate_grad_hook(note) for each in grown]
+        self._known.update((id(each), each) for each in grown)
+        at_death(self, _remove, hooks)
 
     def since(self) -> Since:
         """What is noted from now on."""
@@ -54,7 +63,7 @@ class Since:
         """Whether this thread has changed a gradient that was changed.
 
         Raises:
-            ArrayError: so has another thread.
+            ArrayError: so has another thread; or it has called hooks of the user's for that.
         """
         if not self._several:
             return True
@@ -63,9 +72,18 @@ class Since:
             # Changed without a backward pass, or by one of which the hook is yet to be called.
             threading.Event().wait(CALLED)
             threads = self._threads(leaf)
-        if self._thread in threads:
-            self.check_alone([leaf])
-        return not threads or self._thread in threads
+        if self._thread not in threads:
+            return not threads
+        self.check_alone([leaf])
+        if any(type(each) is not _Note for each in hooks_of(leaf)):
+            raise ArrayError(
+                f"unspool.torch: a step adds to the gradient of a tensor of shape "
+                f"{list(leaf.shape)} by backward(), which calls hooks of the tensor; they would be "
+                "called again when the step is computed again, and what they change cannot be put "
+                "back while the program has other threads. Take the gradient by "
+                "torch.autograd.grad, or remove the hooks."
+            )
+        return True
 
     def check_alone(self, leaves: Sequence[torch.Tensor]) -> None:
         """Only this thread has added to the gradients of leaves.
@@ -88,11 +106,19 @@ class Since:
         return {thread for (key, thread), at in notes if key == id(leaf) and at > self._began}
 
 
-def _note(notes: dict[tuple[int, int], int], clock: Iterator[int], leaf: torch.Tensor) -> None:
-    known = torch._C._is_key_in_tls(_BEGAN)
-    # A thread of autograd works for several; one that is not known has another number than any.
-    thread = torch._C._get_obj_in_tls(_BEGAN) if known else -threading.get_ident()
-    notes[id(leaf), thread] = next(clock)
+class _Note:
+    """The hook of a leaf."""
+
+    __slots__ = ("_clock", "_notes")
+
+    def __init__(self, notes: dict[tuple[int, int], int], clock: Iterator[int]) -> None:
+        self._notes, self._clock = notes, clock
+
+    def __call__(self, leaf: torch.Tensor) -> None:
+        known = torch._C._is_key_in_tls(_BEGAN)
+        # A thread of autograd works for several; one that is not known has another number than any.
+        thread = torch._C._get_obj_in_tls(_BEGAN) if known else -threading.get_ident()
+        self._notes[id(leaf), thread] = next(self._clock)
 
 
 def _remove(hooks: Sequence[torch.utils.hooks.RemovableHandle]) -> None:

@@ -56,6 +56,7 @@ class Changing:
     def __init__(self, reached: Reached, *, loop: bool) -> None:
         self._loop, self._count, self._since = loop, 0, 1
         self.late: list[Late] = []
+        self.adders = Adders()
         # The tensors that are changed; whether a computation has told of all that is reached.
         self._tensors: list[torch.Tensor] = []
         self._learned = False
@@ -70,7 +71,7 @@ class Changing:
         there = _identities(reached.tensors())
         self._tensors = [each for each in self._tensors if id(each) in there]
         self.reached, self._learned = reached, False
-        self.adders = Adders(reached.tensors())
+        self.adders.listen(reached.tensors())
 
     def copies(self) -> Copies:
         """Copies for the computation that begins now."""

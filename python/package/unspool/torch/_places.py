@@ -24,6 +24,9 @@ __all__ = ["Array", "Cell", "Class", "Content", "Items", "Names", "Place", "Plac
 #: Items of a list, and bytes of an array, up to which its contents are kept.
 ITEMS, BYTES = 10_000, 1 << 16
 
+#: Containers within one another that are kept, such as an optimiser's state of a parameter.
+DEPTH = 3
+
 #: What is not kept, and stays as it is.
 LEFT: Any = object()
 #: What is not there.
@@ -36,21 +39,24 @@ IMMUTABLE = frozenset(
 
 def _kept(value: Any) -> Any:
     """A value that leads to no graph, or `LEFT`."""
+    if type(value) in (dict, list) and not value:
+        # It may be filled with a graph.
+        return LEFT
+    return value if _is_plain(value, DEPTH) else LEFT
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    """Whether a value leads to no graph, nor to containers within more than `depth` others."""
     if type(value) in IMMUTABLE or isinstance(value, torch.nn.Module | torch.Generator):
-        return value
-    if type(value) is tuple and all(type(each) in IMMUTABLE for each in value):
-        return value
+        return True
     if isinstance(value, torch.Tensor):
-        return value if value.grad_fn is None else LEFT
-    if type(value) in (dict, list) and 0 < len(value) <= ITEMS:
-        # A container of plain values, such as the state that an optimiser has of a parameter.
-        items = value.values() if type(value) is dict else value
-        return value if all(_is_plain(each) for each in items) else LEFT
-    return LEFT
-
-
-def _is_plain(value: Any) -> bool:
-    return type(value) in IMMUTABLE or (isinstance(value, torch.Tensor) and value.grad_fn is None)
+        return value.grad_fn is None
+    if type(value) is tuple:
+        return all(type(each) in IMMUTABLE for each in value)
+    if type(value) not in (dict, list) or not depth or len(value) > ITEMS:
+        return False
+    items = value.values() if type(value) is dict else value
+    return all(_is_plain(each, depth - 1) for each in items)
 
 
 class Place:

@@ -12,6 +12,7 @@ import argparse
 import functools
 import random
 import sys
+import threading
 import types
 import weakref
 from collections import deque
@@ -22,7 +23,7 @@ import torch
 
 from ._places import Array, Cell, Class, Items, Names, Place, Places, Table
 
-__all__ = ["PLAIN", "Reached", "has_version", "memory_of", "version_of"]
+__all__ = ["PLAIN", "Reached", "has_version", "hooks_of", "memory_of", "version_of"]
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -134,8 +135,7 @@ class Reached:
             return
         self._seen[id(value)] = value
         if isinstance(value, torch.Tensor):
-            if has_version(value):
-                self._tensors.append(weakref.ref(value))
+            self._tensor(value)
         elif isinstance(value, torch.nn.Module):
             self._module(value)
         elif _is_generator(value):
@@ -154,6 +154,14 @@ class Reached:
             self._places.append(Array(value))
         else:
             self._container(value)
+
+    def _tensor(self, tensor: torch.Tensor) -> None:
+        if has_version(tensor):
+            self._tensors.append(weakref.ref(tensor))
+            if threading.active_count() == 1:
+                # A step that adds to its gradient calls them; and so might another thread, whose
+                # changes must stay.
+                self._ahead += hooks_of(tensor)
 
     def _container(self, value: Any) -> None:
         if isinstance(value, dict):
@@ -255,6 +263,12 @@ def has_version(tensor: torch.Tensor) -> bool:
 def version_of(tensor: torch.Tensor | None) -> int:
     """How often a tensor was changed in place, as far as that is counted."""
     return 0 if tensor is None or tensor.is_inference() else tensor._version
+
+
+def hooks_of(tensor: torch.Tensor) -> list[Any]:
+    """The hooks that are called when something is added to the gradient of a tensor."""
+    both = tensor._backward_hooks, tensor._post_accumulate_grad_hooks
+    return [hook for hooks in both for hook in (hooks or {}).values()]
 
 
 def memory_of(tensor: torch.Tensor) -> int | None:
