@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 
@@ -18,8 +20,8 @@ __all__ = ["Adders", "Since"]
 #: The name of what the threads of autograd know of the thread that began a backward pass.
 _BEGAN = "unspool.torch: the thread that began a backward pass"
 
-#: Seconds in which a thread that has added to a gradient calls its hook.
-CALLED = 0.01
+#: Turns of each thread in which one that has added to a gradient calls its hook.
+TURNS = 4
 
 
 class Adders:
@@ -56,6 +58,7 @@ class Since:
     def __init__(self, adders: Adders) -> None:
         self._several, self._notes = adders.several, adders.notes
         self._thread, self._began = threading.get_ident(), next(adders.clock)
+        self._until = 0.0
         if adders.several:
             torch._C._stash_obj_in_tls(_BEGAN, self._thread)
 
@@ -67,11 +70,7 @@ class Since:
         """
         if not self._several:
             return True
-        threads = self._threads(leaf)
-        if not threads:
-            # Changed without a backward pass, or by one of which the hook is yet to be called.
-            threading.Event().wait(CALLED)
-            threads = self._threads(leaf)
+        threads = self._threads(leaf) or self._waited(leaf)
         if self._thread not in threads:
             return not threads
         self.check_alone([leaf])
@@ -84,6 +83,18 @@ class Since:
                 "torch.autograd.grad, or remove the hooks."
             )
         return True
+
+    def _waited(self, leaf: torch.Tensor) -> set[int]:
+        """The threads that have added to a gradient of which no hook was called: it was changed
+        without a backward pass, or the thread that has added to it is about to call the hook."""
+        now, turn = time.monotonic(), sys.getswitchinterval()
+        # All leaves wait at the same time.
+        self._until = self._until or now + TURNS * turn * threading.active_count()
+        found = self._threads(leaf)
+        while not found and time.monotonic() < self._until:
+            time.sleep(turn)
+            found = self._threads(leaf)
+        return found
 
     def check_alone(self, leaves: Sequence[torch.Tensor]) -> None:
         """Only this thread has added to the gradients of leaves.
