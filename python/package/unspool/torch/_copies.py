@@ -9,7 +9,7 @@ until then, which were copied before the first step, up to `LEARNED` bytes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,9 @@ __all__ = ["Changing", "Copies", "Swapped"]
 LEARNED = 64 << 20
 
 #: Tensors with their contents; or leaves with their gradients.
-Pairs = list[tuple[torch.Tensor, Any]]
+Pairs = Sequence[tuple[torch.Tensor, Any]]
+
+NONE: Any = ()
 
 
 @dataclass
@@ -40,8 +42,8 @@ class Late:
     since: int
     last: int
     sure: bool = True
-    contents: Pairs = field(default_factory=list)
-    gradients: Pairs = field(default_factory=list)
+    contents: list[tuple[torch.Tensor, Any]] = field(default_factory=list)
+    gradients: list[tuple[torch.Tensor, Any]] = field(default_factory=list)
     lost: list[torch.Tensor] = field(default_factory=list)
 
 
@@ -57,6 +59,8 @@ class Changing:
         self._loop, self._count, self._since = loop, 0, 1
         self.late: list[Late] = []
         self.adders = Adders()
+        # What was seen when the last step ended, with which the next one begins.
+        self._seen: Seen | None = None
         # The tensors that are changed; whether a computation has told of all that is reached.
         self._tensors: list[torch.Tensor] = []
         self._learned = False
@@ -70,26 +74,31 @@ class Changing:
         """Something else is reached from now on, and may be changed."""
         there = _identities(reached.tensors())
         self._tensors = [each for each in self._tensors if id(each) in there]
-        self.reached, self._learned = reached, False
+        self.reached, self._learned, self._seen = reached, False, None
+        # Whether there is nothing more to be learned.
+        self._settled = False
         self.adders.listen(reached.tensors())
 
     def copies(self) -> Copies:
         """Copies for the computation that begins now."""
         self._count += 1
         tensors = self._tensors if self._learned else self._candidates()
-        found = Copies(self, self._count, tensors, list(self._leaves.values()))
+        seen, self._seen = self._seen, None
+        if not self._settled:
+            seen = seen or Seen(self.reached)
+        found = Copies(self, self._count, tensors, self._leaves.values(), seen)
         if not self._learned:
             self._remember(found)
         return found
 
     def begin(self) -> None:
         """The steps of the loop are taken once more, from the first one on."""
-        self._loop, self._since = True, self._count + 1
+        self._loop, self._since, self._settled = True, self._count + 1, False
 
     def settle(self) -> None:
         """All steps of the loop have ended."""
         self._lose_silent()
-        self._first, self._loop = {}, False
+        self._first, self._loop, self._seen, self._settled = {}, False, None, self._learned
 
     def _candidates(self) -> list[torch.Tensor]:
         known = _identities(self._tensors)
@@ -100,7 +109,7 @@ class Changing:
         """Copies are those of the first step, also of gradients that it may not change."""
         self._lose_silent()
         self._first = {id(each): (each, each._version, copy) for each, copy in copies.contents}
-        for each in _smallest(each for each in copies.seen if each is not None):
+        for each in _smallest(each for each in copies.seen.gradients if each is not None):
             # The version is read first, as other threads may be adding to gradients.
             known = each, version_of(each), each.detach().clone()
             self._first.setdefault(id(each), known)
@@ -109,7 +118,8 @@ class Changing:
         """A computation has ended, or is itself computed again before it has."""
         if copies.ended:
             return
-        changed, added = copies.changed(), copies.added()
+        before, copies.seen = copies.seen, Seen(copies.reached)
+        changed, added = copies.seen.changed(before), copies.seen.added(before)
         if not self._learned:
             self._learn_first(copies)
             added += self._silent()
@@ -122,6 +132,8 @@ class Changing:
             self.late.append(late)
         if not self._loop:
             self._first = {}
+        elif not self.adders.several:
+            self._seen = copies.seen
 
     def _silent(self) -> list[tuple[torch.Tensor, torch.Tensor, int]]:
         """Leaves whose gradients were changed as by `.data`, which no version tells."""
@@ -183,62 +195,78 @@ class Changing:
             late.lost.append(tensor)
 
 
+class Seen:
+    """The versions and the gradients of all tensors that are reached."""
+
+    __slots__ = ("_grown", "_reached", "gradients", "versions")
+
+    def __init__(self, reached: Reached) -> None:
+        self._reached = reached
+        self.versions, self.gradients = reached.versions(), reached.gradients()
+        grown = [each for each in self.gradients if each is not None]
+        self._grown = [version_of(each) for each in grown] if grown else NONE
+
+    def changed(self, before: Seen) -> list[torch.Tensor]:
+        """The tensors that were changed in place since."""
+        return self._reached.changed(before.versions, self.versions)
+
+    def added(self, before: Seen) -> list[tuple[torch.Tensor, torch.Tensor | None, int]]:
+        """The leaves whose gradients were changed since, with those that they had, and the
+        versions of these."""
+        gradients, versions = before.gradients, before._grown
+        if versions == self._grown and all(map(operator.is_, gradients, self.gradients)):
+            return []
+        left, found = iter(versions), []
+        for leaf, one, other in zip(self._reached.refs(), gradients, self.gradients, strict=True):
+            version = 0 if one is None else next(left)
+            if leaf is not None and (one is not other or version_of(one) != version):
+                found.append((leaf, one, version))
+        return found
+
+
 class Copies:
     """What was there when a computation began, of what it changes in place.
 
     Attributes:
         number: counts the computations.
+        reached: what it reaches.
         contents: tensors that are changed, and what they had.
         gradients: leaves, and the gradients that they had.
         since: what threads have added to gradients since.
-        seen: the gradients of all that is reached, until the computation has ended.
-        ended: whether it has.
+        seen: what was last seen of all that is reached, until the computation has ended.
+        ended: whether it has, or nothing is learned from it.
     """
+
+    # There is one for each state that is kept: few objects make it.
+    __slots__ = (
+        "_held", "_late", "_versions", "adders", "contents", "ended", "gradients", "number",
+        "reached", "seen", "since",
+    )  # fmt: skip
 
     def __init__(
         self,
         changing: Changing,
         number: int,
         tensors: Sequence[torch.Tensor],
-        leaves: Sequence[torch.Tensor],
+        leaves: Collection[torch.Tensor],
+        seen: Seen | None,
     ) -> None:
-        self.number, self._reached, self._late = number, changing.reached, changing.late
-        self.adders, self.ended = changing.adders, False
-        self.contents: Pairs = [(each, each.detach().clone()) for each in tensors]
-        self.gradients: Pairs = [(each, each.grad) for each in leaves]
-        self._held: Pairs = [
-            (each, each.detach().clone()) for _, each in self.gradients if each is not None
-        ]
-        self._versions = self._reached.versions()
+        self.number, self.reached, self._late = number, changing.reached, changing.late
+        self.adders, self.ended = changing.adders, seen is None
+        if seen is None:
+            self._versions = self.reached.versions()
+        else:
+            self.seen = seen
+        self.contents = _cloned(tensors)
+        self.gradients: Pairs = [(each, each.grad) for each in leaves] if leaves else NONE
+        self._held = _cloned(each for _, each in self.gradients if each is not None)
         self.since = self.adders.since()
-        self._look()
-
-    def changed(self) -> list[torch.Tensor]:
-        """The tensors that were changed since this was called or made."""
-        before, self._versions = self._versions, self._reached.versions()
-        return self._reached.changed(before, self._versions)
-
-    def added(self) -> list[tuple[torch.Tensor, torch.Tensor | None, int]]:
-        """The leaves whose gradients were changed since this was called or made, with those that
-        they had, and the versions of these."""
-        before, versions = self.seen, self._seen
-        self._look()
-        if versions == self._seen and all(map(operator.is_, before, self.seen)):
-            return []
-        left, found = iter(versions), []
-        for leaf, one, other in zip(self._reached.refs(), before, self.seen, strict=True):
-            version = 0 if one is None else next(left)
-            if leaf is not None and (one is not other or version_of(one) != version):
-                found.append((leaf, one, version))
-        return found
-
-    def _look(self) -> None:
-        self.seen = self._reached.gradients()
-        self._seen = [version_of(each) for each in self.seen if each is not None]
 
     def end(self) -> None:
         """What is changed from now on was not changed by the computation."""
-        self.seen, self._seen, self.ended = [], [], True
+        if not self.ended:
+            self._versions, self.ended = self.seen.versions, True
+            del self.seen
 
     def any(self) -> bool:
         """Whether anything that is here may be changed."""
@@ -255,7 +283,8 @@ class Copies:
     def suspects(self) -> list[torch.Tensor]:
         """The tensors that were changed since the computation ended, and of which there is no
         copy."""
-        changed = self._reached.changed(self._versions, self._reached.versions())
+        versions = self._versions if self.ended else self.seen.versions
+        changed = self.reached.changed(versions, self.reached.versions())
         changed += [each for late in self._lates() for each in late.lost]
         if not changed:
             return []
@@ -318,6 +347,10 @@ def _first_of(own: Pairs, others: Iterable[Pairs]) -> Pairs:
     for each, value in more:
         found.setdefault(id(each), (each, value))
     return list(found.values())
+
+
+def _cloned(tensors: Iterable[torch.Tensor]) -> Pairs:
+    return [(each, each.detach().clone()) for each in tensors] or NONE
 
 
 def _identities(tensors: Iterable[torch.Tensor]) -> set[int]:
