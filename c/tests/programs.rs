@@ -249,7 +249,9 @@ fn arrays_of_fortran_keep_their_ranks_and_errors_are_told() {
     let program = compiled(folder.path(), "gfortran", &FORTRAN, &sources);
     assert_eq!(succeeded(run(&program)).stdout, b"arrays: all right\n");
     // Without `stat` an error ends the program, with its text.
-    for (what, says) in [("option", "The option host_memory=\"a lot\""), ("write", "spool` is null")] {
+    for (what, says) in
+        [("option", "The option host_memory=\"a lot\""), ("write", "spool` is null")]
+    {
         let mut ends = Command::new("timeout");
         ends.arg("30").arg(&program).arg(what).env("LD_LIBRARY_PATH", folder.path());
         let ended = ends.output().unwrap();

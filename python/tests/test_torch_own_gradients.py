@@ -27,7 +27,7 @@ def by_hand(step: Any, init: Any, params: Any) -> Any:
 
 
 def by_scan(step: Any, init: Any, params: Any) -> Any:
-    return scan(step, init, NUMBERS, every=3)[0]
+    return scan(step, init, NUMBERS, segment=3)[0]
 
 
 def by_adjoint(step: Any, init: Any, params: Any) -> Any:

@@ -291,7 +291,8 @@ mod tests {
         let config = parsed(
             "; a comment\n# another\n\n max_versions=3 ; as many\nscratch_versions = 1\n\
              persistent_interval = 600\nchksum = False\nunknown = 7\ndevice_memory = 1MiB\n\
-             host_memory = none\ntimeout = 2min\nlog_prefix = /tmp/a;b\nec_interval = 0\n[section]\nmode = nonsense\n",
+             host_memory = none\ntimeout = 2min\nlog_prefix = /tmp/a;b\nec_interval = 0\n\
+             [section]\nmode = nonsense\n",
         )
         .unwrap();
         assert_eq!((config.max_versions, config.scratch_versions), (3, 1));

@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import flat
 import numpy as np
 import pytest
 import unspool
 from unspool import errors
 from unspool.cli import main
+from unspool.types import Stop
 
 pytestmark = pytest.mark.peer
 
@@ -67,7 +67,8 @@ def await_answer(port: int) -> None:
 
 
 def opened(path: Path, bucket: str) -> unspool.Checkpointer:
-    return flat.checkpointer(path / "run", every=1, device="cpu", signals=(), remote=bucket)
+    stop = Stop(signals=())
+    return unspool.Checkpointer(path / "run", every=1, device="cpu", stop=stop, copies=bucket)
 
 
 def state(step: int) -> np.ndarray:
@@ -106,7 +107,7 @@ def test_copies_in_a_bucket_are_read_by_every_command(
     assert part.step == copy.step == 2 and part.small == copy.small == {"step": 2}
     assert (part["u"] == state(2)).all() and (copy["u"] == state(2)).all()
     u = np.zeros(ITEMS)
-    with flat.checkpointer(tmp_path / "again", device="cpu", signals=()) as again:
+    with unspool.Checkpointer(tmp_path / "again", device="cpu", stop=Stop(signals=())) as again:
         assert again.restore(u=u) == 2 and (u == state(2)).all()
 
 

@@ -325,7 +325,7 @@ def test_second_derivatives():
 
 def test_the_backward_pass_is_announced_from_its_end_on(monkeypatch):
     announced, read = [], []
-    monkeypatch.setattr(Poisoned, "expect", lambda s, v: announced.extend(v), raising=False)
+    monkeypatch.setattr(Poisoned, "expect", lambda s, v, once: announced.extend(v), raising=False)
     monkeypatch.setattr(
         Poisoned,
         "reading",
