@@ -122,7 +122,7 @@ def test_places_that_make_no_sense_are_refused(
 
 
 def test_the_interval_of_copies_is_written_as_the_other_one(tmp_path: Path) -> None:
-    with pytest.raises(errors.OptionError, match=r"remote_every=.*not a duration"):
+    with pytest.raises(errors.OptionError, match=r"Copies\.every=.*not a duration"):
         opened(tmp_path, remote_every="10")
     with opened(tmp_path, remote_every=None, keep=9) as checkpoints:
         for step in range(1, 4):

@@ -88,10 +88,10 @@ impl RestartCore {
         let increments = options::increments(increments)?;
         let ranks = PyRanks::of(py, ranks)?;
         let rule = options::rule(every, mtbf, share, unspool_restart::Ranks::size(&ranks))?;
-        let limit = limit.map(|limit| options::time("limit", limit)).transpose()?;
+        let limit = limit.map(|limit| options::time("Stop.limit", limit)).transpose()?;
         let timeout = crate::options::timeout(py, timeout)?;
-        let partner = partner.map(|every| options::every("partner", every)).transpose()?;
-        let remote_every = options::every("remote_every", remote_every)?;
+        let partner = partner.map(|every| options::every("Copies.partner", every)).transpose()?;
+        let remote_every = options::every("Copies.every", remote_every)?;
         let remote = remote
             .map(|place| RemoteSettings { every: remote_every, ..RemoteSettings::new(place) });
         let keep = keep.max(1);

@@ -56,9 +56,9 @@ pub(super) fn rule(
     let usual = Rule::of(self::every("every", every)?, ranks);
     if !(share > 0.0 && share < 1.0) {
         let why = "write the largest share of the run time that saves may take, such as 0.05";
-        return Err(wrong(every, "share", why));
+        return Err(wrong(every, "Auto.share", why));
     }
-    let mtbf = mtbf.map_or(Ok(usual.mtbf), |mtbf| time("mtbf", mtbf))?;
+    let mtbf = mtbf.map_or(Ok(usual.mtbf), |mtbf| time("Auto.mtbf", mtbf))?;
     Ok(Rule { mtbf, share, ..usual })
 }
 

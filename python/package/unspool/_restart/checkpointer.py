@@ -573,9 +573,9 @@ def _stop(given: Any) -> Stop:
 def _place(remote: AnyPath) -> Path | str:
     """An address as it is, or a path that is meant now."""
     is_address = isinstance(remote, str) and "://" in remote
-    place = remote if isinstance(remote, str) and is_address else absolute(remote, "remote")
+    place = remote if isinstance(remote, str) and is_address else absolute(remote, "copies")
     if not is_unicode(str(place)):
-        raise OptionError(f"remote={shown(remote)}: names of objects are Unicode.")
+        raise OptionError(f"copies={shown(remote)}: names of objects are Unicode.")
     return place
 
 

@@ -380,7 +380,7 @@ class _Results(torch.autograd.Function):
             "scan: a step calls backward() on something that depends on its carry, and is computed "
             "again, when the graph of the steps before it is not there. Use the carry's detach() "
             "there, or torch.autograd.grad with respect to a tensor of the step; or take all steps "
-            "in one segment, as by every=length."
+            "in one segment, as by segment=length."
         )
 
 
