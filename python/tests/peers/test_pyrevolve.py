@@ -316,7 +316,7 @@ def test_numbers_that_make_no_sense_are_refused(copies: Any, steps: Any) -> None
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"spool": "/scratch"}, "spool='/scratch': that is not a Spool"),
+        ({"spool": "/scratch"}, "that is not a Spool"),
         ({"spool": unspool.Spool}, "that is not a Spool"),
         ({"first": "one"}, "first='one': give a whole number"),
         ({"first": 1 << 63}, "first=9223372036854775808: versions are integers of 64 bits"),

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any, SupportsIndex
 
+from .._history import checked
 from ..errors import OptionError, VersionExistsError
 from ..schedules import as_schedule
 from ..schedules.given import figure
@@ -116,7 +117,7 @@ def adjoint(
     access = Access() if access is None else access
     if not isinstance(access, Access):
         raise OptionError(f"adjoint(access={access!r}): that is not an unspool.types.Access.")
-    _check_spool(spool)
+    checked("adjoint", spool)
     base, learns = _integer("first", access.first), access.lookahead == "learn"
     ahead = _ahead(access.lookahead, spool)
     checks = _checks(check, adjoint_state, resume)
@@ -161,11 +162,6 @@ def _integer(name: str, value: SupportsIndex) -> int:
         return operator.index(value)
     except TypeError:
         raise OptionError(f"adjoint({name}={value!r}): that is not a whole number.") from None
-
-
-def _check_spool(spool: Any) -> None:
-    if isinstance(spool, type) or not callable(getattr(spool, "save", None)):
-        raise OptionError(f"adjoint(spool={spool!r}): that is not a Spool.")
 
 
 def _ahead(lookahead: Any, spool: Any) -> int:

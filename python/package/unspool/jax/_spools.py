@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import weakref
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 import jax
 from unspool import Spool
+from unspool._history import own
 from unspool._unspool import jax_drop, jax_forget, jax_give_up, jax_loop, jax_may_join
 from unspool.advice.sizes import bytes_of
 from unspool.errors import OptionError
@@ -104,11 +104,7 @@ def _opened(budget: Any) -> list[Spool]:
         spools = _own.get((backend, size), [])
         if not spools or any(each.closed for each in spools):
             spools = [
-                Spool(
-                    host_memory="auto" if size is None else size,
-                    disk=tempfile.gettempdir(),
-                    device=place,
-                )
+                own(place, "auto" if size is None else size, disk=True)
                 for place in _places(backend)
             ]
             _own[backend, size] = spools

@@ -10,10 +10,10 @@ import weakref
 from collections.abc import Iterator, Sequence
 
 import torch
+from unspool._history import at_death
 from unspool.errors import ArrayError
 
 from ._reached import hooks_of
-from ._spools import at_death
 
 __all__ = ["Adders", "Since"]
 

@@ -19,7 +19,7 @@ from ._changed import refuse
 from ._checked import Told, count_of
 from ._eager import uncompiled
 from ._passes import Loop, Passes
-from ._spools import checked
+from ._spools import spool_of
 from ._surroundings import transformed
 from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
 
@@ -84,7 +84,7 @@ def adjoint(
     """
     if not callable(step):
         raise OptionError(f"adjoint(step={step!r}): that is not a function.")
-    given, checks = checked("adjoint", spool), count_of("adjoint", check, fidelity)
+    given, checks = spool_of("adjoint", spool), count_of("adjoint", check, fidelity)
     rows = Rows("adjoint", xs, length)
     leaves, tree = flatten(init)
     listed = _params(params)

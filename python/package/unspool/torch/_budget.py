@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import torch
+from unspool._history import free_host
 from unspool.advice import measure_links
 from unspool.advice.blocks import Lane, Way
 from unspool.advice.links import Links, LinksError, Rate
@@ -23,7 +24,7 @@ from ._found import Wrapped, blocks_of
 from ._inputs import see_all_inputs
 from ._kept import STAGE
 from ._moving import Carrier
-from ._spools import checked, free_host
+from ._spools import spool_of
 from ._stack import Stack
 from ._states import Chooser, Planned
 
@@ -154,7 +155,7 @@ class budget:
             raise OptionError(f"budget(model={model!r:.60}): that is not a module.")
         if not (links is None or isinstance(links, Links)):
             raise OptionError(f"budget(links={links!r:.60}): give Links, or leave it out.")
-        self._links, self._spool = links, checked("budget", spool)
+        self._links, self._spool = links, spool_of("budget", spool)
         self._budget = bytes_of("budget", budget)
         found = blocks_of(model, blocks)
         self._model, self._warned = type(model).__name__, False

@@ -7,10 +7,10 @@ import threading
 from typing import Any
 
 import torch
+from unspool._history import reserve
 
 from ._changed import Held, refuse
 from ._layout import Layout
-from ._spools import reserve
 
 __all__ = ["Entry", "movable"]
 

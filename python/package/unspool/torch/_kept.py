@@ -24,12 +24,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from unspool._history import at_death, close_quietly, discard_quietly, free_host
 from unspool.errors import Error
 
 from ._changed import Held
 from ._entry import Entry, movable
 from ._lanes import Lanes
-from ._spools import at_death, close_quietly, discard_quietly, free_host, open_spool
+from ._spools import open_spool
 
 __all__ = ["Kept", "own_spool", "unpack"]
 

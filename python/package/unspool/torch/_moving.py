@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
+from unspool._history import at_death, close_quietly, discard_quietly
 
 from ._changed import Held
 from ._entry import Entry, movable
 from ._kept import own_spool, unpack
 from ._lanes import Lanes
-from ._spools import at_death, close_quietly, discard_quietly
 
 __all__ = ["Carrier", "Moving"]
 

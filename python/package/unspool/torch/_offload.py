@@ -13,7 +13,7 @@ from unspool.errors import OptionError
 from ._eager import uncompiled
 from ._inputs import see_all_inputs
 from ._kept import Kept, unpack
-from ._spools import budget_bytes, checked
+from ._spools import budget_bytes, spool_of
 
 __all__ = ["offload"]
 
@@ -74,7 +74,7 @@ class offload(saved_tensors_hooks):
         if budget != "auto":
             budget_bytes("offload", budget, torch.device("cpu"))
         least = bytes_of("min_bytes", min_bytes) if min_bytes else 0
-        self._kept = Kept(checked("offload", spool), codec, 0, least)
+        self._kept = Kept(spool_of("offload", spool), codec, 0, least)
         see_all_inputs()
         super().__init__(uncompiled(self._kept.pack), unpack)
 

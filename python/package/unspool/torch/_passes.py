@@ -12,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from unspool._adjoint.fidelity import CheckedRun
 from unspool._adjoint.report import AdjointReport
 from unspool._adjoint.run import Job, Run
+from unspool._history import at_death, close_quietly, free_host, reserve
 from unspool.errors import ArrayError
 from unspool.schedules import Revolve, Schedule, Stop, StoreAll
 from unspool.schedules.given import figure
@@ -23,7 +24,7 @@ from ._generators import torch_states
 from ._graph import check_reached, leaves_reached
 from ._hooks import without_hooks
 from ._layout import Layout, bytes_of_tensor, can_be_saved
-from ._spools import at_death, close_quietly, free_host, open_spool, place_of, reserve
+from ._spools import open_spool, place_of
 from ._surroundings import cached_weights
 from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from unspool._adjoint.report import Fidelity
+from unspool._history import at_death, close_quietly, free_host
 from unspool.errors import OptionError
 
 from ._again import DifferentError, Watch, first_time, held, kind_of_step
@@ -25,16 +26,7 @@ from ._inputs import see_all_inputs
 from ._layout import bytes_of_tensor, can_be_saved
 from ._recompute import Frame
 from ._segments import ALIGNMENT, OVERHEAD, Measure, Segments, segments
-from ._spools import (
-    Snapshot,
-    at_death,
-    budget_bytes,
-    checked,
-    close_quietly,
-    free_host,
-    open_spool,
-    place_of,
-)
+from ._spools import Snapshot, budget_bytes, open_spool, place_of, spool_of
 from ._surroundings import transformed
 from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
 
@@ -126,7 +118,7 @@ def scan(
     rows = Rows("scan", xs, length, endless=until is not None)
     see_all_inputs()
     loop = _Loop(step, rows, until)
-    given = checked("scan", spool)
+    given = spool_of("scan", spool)
     if not torch.is_grad_enabled() or transformed():
         return loop.result(loop.run(init, loop.rest()))
     carry = init if segment != "auto" else loop.probe(init)

@@ -1,61 +1,27 @@
-"""The spools of this room, given ones and own ones, the versions in use, and states in them."""
+"""The spools of this room, and tensors in them."""
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-import threading
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from unspool import Spool
-from unspool.advice.sizes import bytes_of, tiers_of
-from unspool.errors import Error, OptionError
+from unspool._history import at_death, checked, discard_quietly, free_host, is_exact, own, reserve
+from unspool.advice.sizes import bytes_of
 
 from ._layout import Layout
 
-__all__ = [
-    "Snapshot",
-    "at_death",
-    "budget_bytes",
-    "checked",
-    "close_quietly",
-    "discard_quietly",
-    "free_host",
-    "is_exact",
-    "open_spool",
-    "place_of",
-    "reserve",
-]
-
-#: Versions of this room begin here, far from the steps that people count.
-FIRST_VERSION = 1 << 61
-
-_lock = threading.Lock()
-_next = FIRST_VERSION
+__all__ = ["Snapshot", "budget_bytes", "open_spool", "place_of", "spool_of"]
 
 
-def reserve(count: int = 1) -> int:
-    """The first of `count` versions that nothing else in this process uses."""
-    global _next
-    with _lock:
-        first, _next = _next, _next + count
-    return first
-
-
-def checked(call: str, spool: Any) -> Any:
-    """A spool that was given.
+def spool_of(call: str, spool: Any) -> Any:
+    """The spool that was given, if one was.
 
     Raises:
         OptionError: it is none.
     """
-    if spool is None:
-        return None
-    if isinstance(spool, type) or not callable(getattr(spool, "save", None)):
-        raise OptionError(f"{call}(spool={spool!r}): that is not a Spool.")
-    return spool
+    return None if spool is None else checked(call, spool)
 
 
 def place_of(tensors: Sequence[torch.Tensor]) -> torch.device:
@@ -64,11 +30,6 @@ def place_of(tensors: Sequence[torch.Tensor]) -> torch.device:
         if tensor.device.type != "cpu":
             return tensor.device
     return torch.device("cpu")
-
-
-def free_host() -> int:
-    """The bytes of main memory that a spool takes by itself."""
-    return tiers_of(None, "auto", None, "cpu").capacity["host"]
 
 
 def budget_bytes(call: str, budget: Any, place: torch.device) -> int:
@@ -89,38 +50,7 @@ def budget_bytes(call: str, budget: Any, place: torch.device) -> int:
 def open_spool(place: torch.device, host: int, *, disk: bool = False) -> Spool:
     """A spool of our own, with main memory and perhaps the folder for temporary files."""
     on = "cpu" if place.type == "cpu" else f"cuda:{place.index or 0}"
-    return Spool(
-        host_memory=max(host, 1 << 20), disk=tempfile.gettempdir() if disk else None, device=on
-    )
-
-
-def at_death(owner: Any, call: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function when nobody refers to `owner` any more; not while the interpreter ends, when
-    all spools are closed and little of Python is left."""
-    made = weakref.finalize(owner, call, *args)
-    made.atexit = False
-    return made
-
-
-def close_quietly(spool: Any) -> None:
-    """Closes a spool of our own, at a moment when nobody could handle an error."""
-    with contextlib.suppress(Error):
-        spool.close(discard_unflushed=True)
-
-
-def discard_quietly(spool: Any, version: int) -> None:
-    """Discards what nobody will read; it may be gone, or the spool closed."""
-    with contextlib.suppress(Error):
-        spool.discard(version)
-
-
-def is_exact(spool: Any, version: int) -> bool:
-    """Whether a checkpoint was kept without loss."""
-    try:
-        found = spool.achieved(version).values()
-    except Error:
-        return False
-    return all(each.codec == "raw" or each.max_error == 0.0 for each in found)
+    return own(on, max(host, 1 << 20), disk=disk)
 
 
 class Snapshot:

@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from unspool._history import checked
 from unspool.errors import OptionError
 
 __all__ = ["history"]
@@ -51,8 +52,7 @@ def history(spool: Any, segment: int = 8, *, once: bool = False) -> Iterator[Non
             histories; or the spool has its fastest tier elsewhere.
         All that `Spool.writing` raises; and, in the backward pass, all that `Spool.reading` raises.
     """
-    if isinstance(spool, type) or not callable(getattr(spool, "writing", None)):
-        raise OptionError(f"history({spool!r}): that is not a Spool.")
+    checked("history", spool, "writing")
     if isinstance(segment, bool) or not isinstance(segment, int) or segment < 1:
         raise OptionError(f"history(segment={segment!r}): write a number of steps, 1 or more.")
     if not isinstance(once, bool):

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from deepwave import _storage as _theirs
+from unspool._history import discard_quietly, reserve
 from unspool.errors import CapacityError, OptionError
-from unspool.torch._spools import discard_quietly, reserve
 
 __all__ = ["Store", "Window"]
 

@@ -10,8 +10,9 @@ from unspool import Error, Spool
 from unspool._adjoint import LOOKAHEAD
 from unspool._adjoint.hints import Feeder
 from unspool._adjoint.source import source_of
+from unspool._history import checked
 from unspool._unspool import Ahead
-from unspool.errors import ClosedError, OptionError, UnknownVersionError, VersionExistsError
+from unspool.errors import ClosedError, UnknownVersionError, VersionExistsError
 from unspool.schedules import Schedule
 
 __all__ = ["Keeper", "frame_bytes"]
@@ -29,11 +30,6 @@ def frame_bytes(arrays: Iterable[Any]) -> int:
 def _nbytes(array: Any) -> int:
     nbytes = getattr(array, "nbytes", None)
     return memoryview(array).nbytes if nbytes is None else int(nbytes)
-
-
-def _check_spool(spool: Spool) -> None:
-    if isinstance(spool, type) or not hasattr(spool, "save"):
-        raise OptionError(f"spool={spool!r}: that is not a Spool.")
 
 
 class Keeper:
@@ -66,8 +62,7 @@ class Keeper:
         self._feeder: Feeder | None = None
         self.spool: Spool | None = None
         if spool is not None:
-            _check_spool(spool)
-            self._use(spool)
+            self._use(checked("Revolver", spool))
 
     def steps(self, tier: str | None = None) -> list[int]:
         """The steps whose states are kept now, or kept in this tier, in ascending order."""
