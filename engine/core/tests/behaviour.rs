@@ -136,6 +136,18 @@ fn a_restore_that_no_hint_announced_leaves_the_checkpoint() {
 }
 
 #[test]
+fn what_was_forgotten_holds_no_prefetch_back() {
+    let mut bench = Bench::new(config(8, 2, 16, 100));
+    bench.expect_once(9);
+    bench.step(Event::ForgetHints);
+    bench.save_all(0..6, 8);
+    bench.finish_all();
+    bench.expect(0..6);
+    bench.finish_all();
+    assert!(bench.transfers_to(0) > 0, "what was forgotten holds nothing back");
+}
+
+#[test]
 fn nothing_is_prefetched_before_the_first_restore_of_what_is_read_back_once() {
     let mut bench = Bench::new(config(8, 2, 16, 100));
     (0..6).for_each(|v| bench.expect_once(v));

@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 #: Modules that are loaded when they are first named: `unspool.torch` needs PyTorch, and so on.
-_LATER = frozenset({"accumulate", "interop", "jax", "stats", "torch", "types"})
+_LATER = frozenset({"accumulate", "interop", "jax", "messages", "stats", "torch", "types"})
 
 
 def __getattr__(name: str) -> _Any:

@@ -68,9 +68,17 @@ impl Core {
     }
 
     pub(super) fn on_forget_hints(&mut self) {
+        self.before_restore();
         let mut removed = core::mem::take(&mut self.removed);
         self.hints.clear(&mut removed);
         self.after_removal(removed);
+    }
+
+    /// What holds prefetches back until the next restore ends.
+    pub(super) fn before_restore(&mut self) {
+        if self.prefetching == Prefetching::AfterRestore {
+            self.prefetching = Prefetching::On;
+        }
     }
 
     /// Removes the hint of `version`, which is being restored, and those that realignment drops.

@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 
-use super::prefetches::Prefetching;
 use super::{Core, Open, WaitingRestore};
 use crate::command::{Command, Refusal};
 use crate::hints::{NO_USE, Then};
@@ -26,9 +25,7 @@ impl Core {
         out: &mut Vec<Command>,
     ) {
         (self.writing, self.reclaimed) = (false, false);
-        if self.prefetching == Prefetching::AfterRestore {
-            self.prefetching = Prefetching::On;
-        }
+        self.before_restore();
         self.rewriting.restores();
         let Some(row) = self.table.find(version) else {
             let discarded = self.table.was_discarded(version);
