@@ -38,7 +38,7 @@ def gpu_spool(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[unspoo
     are given from tier to tier. Nothing is left in them."""
     options: dict[str, Any] = {"host_memory": "256MiB"}
     if "device" in request.param:
-        options["device"] = "4MiB"
+        options["device_memory"] = "4MiB"
     if "disk" in request.param:
         options |= {"host_memory": "8MiB", "disk": tmp_path}
     with unspool.Spool(**options, device="cuda") as opened:
