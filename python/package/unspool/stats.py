@@ -68,7 +68,7 @@ class TierStats:
     """One tier.
 
     Attributes:
-        name: the option that sizes it: `"device"`, `"host"` or `"disk"`.
+        name: `"device"`, `"host"` or `"disk"`.
         location: where it is: a directory, or `"memory"`.
         capacity: bytes that it may hold; None when only the medium itself sets a limit.
         used: bytes in use, reservations included.
