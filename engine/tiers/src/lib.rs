@@ -24,3 +24,4 @@ pub use error::{Progress, TierError};
 pub use gpu::{Gpu, failure_of};
 pub use process::Process;
 pub use tier::{Description, Stored, Tier};
+pub use unspool_core::{CheckpointId, Failure, TierKind};

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use unspool_codec::checksum;
-use unspool_core::CheckpointId;
-use unspool_tiers::Tier;
+use unspool_tiers::{CheckpointId, Tier};
 
 use crate::error::{PagingError, PagingErrorKind};
 
@@ -156,9 +155,8 @@ fn corrupt(place: &str) -> PagingError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unspool_core::{Failure, TierKind};
     use unspool_testkit::{Fault, Faulty, Operation, Scratch};
-    use unspool_tiers::{Disk, DiskOptions};
+    use unspool_tiers::{Disk, DiskOptions, Failure, TierKind};
 
     fn disk(scratch: &Scratch) -> Arc<Faulty> {
         let disk = Disk::open(DiskOptions::new(scratch.path())).unwrap();

@@ -12,9 +12,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use unspool_codec::{Bound, Dtype};
-use unspool_core::Failure;
 use unspool_paging::{Coding, OrderSource, Paged, PagingErrorKind, PagingOptions};
 use unspool_testkit::{Fault, Faulty, Gated, Operation, Random, Scratch};
+use unspool_tiers::Failure;
 use unspool_tiers::{Disk, DiskOptions, Tier};
 
 const CHUNK: usize = 16 << 10;

@@ -11,6 +11,11 @@ const HEADING: &str = "### Which crate imports which";
 /// What tests, examples and benchmarks may import besides.
 const FOR_TESTS: &[&str] = &["unspool-testkit", "unspool-fakecuda"];
 
+/// What packages import of the engine and of restart, whatever the table says of others: the doors.
+const DOORS: &[&str] =
+    &["unspool", "unspool-codec", "unspool-tiers", "unspool-restart", "unspool-remote"];
+const PACKAGES: &str = "packages/";
+
 /// Imports that the table does not allow, crates that it does not name, and names of no crate.
 pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     let rows = tree.file(PAGE).map_or_else(Vec::new, |page| rows(&page.text));
@@ -63,8 +68,17 @@ fn judge(package: &Package, packages: &[Package], rows: &[Row<'_>]) -> Vec<Findi
             "Add it to the table in ARCHITECTURE.md",
         )];
     };
-    let edges = package.dependencies.iter().filter(|edge| is_ours(packages, &edge.name));
-    edges
+    let edges = || package.dependencies.iter().filter(|edge| is_ours(packages, &edge.name));
+    let around = edges().filter(|edge| is_around_the_doors(package, edge, packages)).map(|edge| {
+        Finding::new(
+            &package.manifest,
+            1,
+            format!("{} imports {}, which is behind a door", package.name, edge.name),
+            "a maintainer of a package has to know the doors of the engine alone",
+            "Take it from a door, which may export it",
+        )
+    });
+    let unlisted = edges()
         .filter(|edge| !row.imports.contains(&edge.name.as_str()) && !is_for_tests(edge))
         .map(|edge| {
             Finding::new(
@@ -74,8 +88,18 @@ fn judge(package: &Package, packages: &[Package], rows: &[Row<'_>]) -> Vec<Findi
                 "the dependency table of ARCHITECTURE.md does not allow it",
                 "Move the code to where both may import it, or hand the thing in from outside",
             )
-        })
-        .collect()
+        });
+    unlisted.chain(around).collect()
+}
+
+fn is_around_the_doors(package: &Package, edge: &Dependency, packages: &[Package]) -> bool {
+    let is_a_package = |name: &str| {
+        packages.iter().any(|other| other.name == name && other.manifest.starts_with(PACKAGES))
+    };
+    package.manifest.starts_with(PACKAGES)
+        && edge.kind != Kind::Development
+        && !DOORS.contains(&edge.name.as_str())
+        && !is_a_package(&edge.name)
 }
 
 fn is_for_tests(edge: &Dependency) -> bool {
@@ -137,6 +161,18 @@ mod tests {
         assert_eq!(found(&[package(CODEC, &[(TESTKIT, Kind::Development)])]), []);
         assert_eq!(found(&[package(CODEC, &[(TESTKIT, Kind::Normal)])]).len(), 1);
         assert_eq!(found(&[package(CODEC, &[(TESTKIT, Kind::Build)])]).len(), 1);
+    }
+
+    #[test]
+    fn a_package_comes_in_by_the_doors() {
+        let paging = |door: &str| Package {
+            manifest: "packages/paging/Cargo.toml".into(),
+            ..package("unspool-sim", &[(door, Kind::Normal)])
+        };
+        assert_eq!(found(&[paging(CODEC)]), []);
+        let around = found(&[paging(CORE)]);
+        assert_eq!(around.len(), 1);
+        assert!(around[0].what.contains("unspool-core, which is behind a door"));
     }
 
     #[test]
