@@ -114,7 +114,9 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, monkeypatch, capsys, op
 
 
 def test_what_one_process_fails_with_is_raised_and_the_others_end(job, tmp_path):
-    memory = dataclasses.replace(job.memory, disk="100KiB", device=None, host="200KiB")
+    memory = dataclasses.replace(
+        job.memory, disk="100KiB", device_memory=None, host_memory="200KiB"
+    )
     broken = dataclasses.replace(job, memory=memory)
     with pytest.raises(unspool.Error) as failed:
         run_crew(Order(broken, None, check=False), Processes(2), Silence())

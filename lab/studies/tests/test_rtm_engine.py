@@ -234,7 +234,11 @@ def test_a_worker_that_is_told_to_stop_stops_and_leaves_nothing(job, tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason", "elsewhere"),
     [
-        ({"disk": "8KiB", "device": None, "host": "8KiB"}, "the largest tier holds", False),
+        (
+            {"disk": "8KiB", "device_memory": None, "host_memory": "8KiB"},
+            "the largest tier holds",
+            False,
+        ),
         ({"directory": "nowhere"}, "is not a directory on", False),
     ],
 )

@@ -121,16 +121,16 @@ class Memory:
     """The tiers of a job's spool.
 
     Attributes:
-        device: size of the device tier, such as `"64MiB"`, or None for no such tier.
-        host: size of the host tier, likewise.
+        device_memory: size of the device tier, such as `"64MiB"`, or None for no such tier.
+        host_memory: size of the host tier, likewise.
         directory: where the disk tier lies; the spool removes what it has put there. None for no
             such tier.
         disk: the most that the disk tier may take, or None for all that is free.
         codec: what becomes of the states in them, as the spool's own option says.
     """
 
-    device: str | None
-    host: str | None
+    device_memory: str | None
+    host_memory: str | None
     directory: Path | None
     disk: str | None = None
     codec: Any = None
@@ -141,12 +141,14 @@ class Memory:
         disk: Any = self.directory
         if disk is not None and self.disk is not None:
             disk = (disk, self.disk)
-        return {"device_memory": self.device, "host_memory": self.host, "disk": disk}
+        return {"device_memory": self.device_memory, "host_memory": self.host_memory, "disk": disk}
 
     def only(self, names: Collection[str]) -> Memory:
         """The same with no other tiers than these."""
-        sizes = {"device": self.device, "host": self.host}
-        kept = {name: size if name in names else None for name, size in sizes.items()}
+        kept = {
+            "device_memory": self.device_memory if "device" in names else None,
+            "host_memory": self.host_memory if "host" in names else None,
+        }
         directory = self.directory if "disk" in names else None
         return replace(self, **kept, directory=directory)
 
