@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from unspool.errors import ArrayError
 
-__all__ = ["check_reached", "leaves_reached"]
+__all__ = ["check_reached", "leaves_reached", "sets_reached"]
 
 
 def check_reached(outputs: Iterable[Any], listed: Sequence[torch.Tensor]) -> None:
@@ -50,6 +50,49 @@ def leaves_reached(
             ahead += node.next_functions
         else:
             yield leaf
+
+
+def sets_reached(
+    outputs: Iterable[torch.Tensor], listed: Sequence[torch.Tensor], sets: Sequence[int]
+) -> list[int]:
+    """For each of the outputs, the union of the sets, as bits, of the listed tensors that had a
+    part in it. Each node is visited once."""
+    pairs = list(zip(listed, sets, strict=True))
+    leaves = {id(each): bits for each, bits in pairs if each.grad_fn is None}
+    edges = {
+        (each.grad_fn, each.output_nr): bits for each, bits in pairs if each.grad_fn is not None
+    }
+    known: dict[Any, int] = {}
+    found = []
+    for out in outputs:
+        edge = (out.grad_fn, out.output_nr)
+        if out.grad_fn is None:
+            found.append(leaves.get(id(out), 0))
+            continue
+        if edge not in edges:
+            _visit(out.grad_fn, leaves, edges, known)
+        found.append(edges[edge] if edge in edges else known[out.grad_fn])
+    return found
+
+
+def _visit(
+    first: Any, leaves: dict[int, int], edges: dict[Any, int], known: dict[Any, int]
+) -> None:
+    """Makes the set of a node known, after those of all nodes that it leads to."""
+    stack = [first]
+    while stack:
+        node = stack[-1]
+        inner = [edge for edge in node.next_functions if edge[0] is not None and edge not in edges]
+        ahead = [each for each, _ in inner if each not in known]
+        if ahead and node not in known:
+            stack += ahead
+            continue
+        stack.pop()
+        leaf = getattr(node, "variable", None)
+        bits = 0 if leaf is None else leaves.get(id(leaf), 0)
+        for edge in node.next_functions:
+            bits |= edges[edge] if edge in edges else known.get(edge[0], 0)
+        known[node] = bits
 
 
 def _refuse(leaf: torch.Tensor) -> None:

@@ -20,8 +20,9 @@ from unspool.schedules.given import figure
 from ._again import Moment, Now, Watch, compare, first_time, held, kind_of_step
 from ._changed import Held
 from ._checked import Gradients, Told
+from ._earlier import Earlier, Plain
 from ._generators import torch_states
-from ._graph import check_reached, leaves_reached
+from ._graph import check_reached, sets_reached
 from ._hooks import without_hooks
 from ._layout import Layout, bytes_of_tensor, can_be_saved
 from ._spools import open_spool, place_of
@@ -51,6 +52,9 @@ class Loop:
         grows: whether steps take gradients themselves, and so need a graph also where it is not
             kept.
         begun_with: whether the first step was taken.
+        earlier: stands for the steps before a step.
+        sources: for each tensor of the carry with which the next step begins that was not taken
+            yet, what it depends on, as a set of `earlier`.
     """
 
     def __init__(
@@ -71,12 +75,15 @@ class Loop:
         self.given = list(init)
         self.init: list[torch.Tensor] = [leaf.detach() for leaf in init]
         self.steps = rows.length or 0
+        self.earlier = Earlier([*params, *init, *rows.leaves])
+        self.sources = self.earlier.sets(self.given)
 
     def first(self) -> tuple[list[torch.Tensor], Any]:
         """The carry after the first step, and its output. It is taken with its graph, to see what
         it reads before there is a history, and whether it takes a gradient itself."""
         watched, self.begun_with, self.grows = Watched(), True, True
-        found = self.advanced(0, self.init, watched)
+        self.sources = self.earlier.sets(self.given)
+        once, found = self._with_graph(0, self.init, self.sources, watched)
         self.grows = watched.unpacked
         if any(each is not None and each.grad_fn is not None for each in cached_weights()):
             raise ArrayError(
@@ -84,23 +91,61 @@ class Loop:
                 "graph of one weight, and adjoint keeps no graph: use unspool.torch.scan, or leave "
                 "the cache away."
             )
+        self.sources = self._sources_after(once)
+        # Without a graph, the steps after it are taken to depend on what it depends on.
+        for _ in () if self.grows else self.given:
+            pairs = zip(self.sources, self._sources_after(once), strict=True)
+            self.sources = [one | other for one, other in pairs]
         return found
 
     def advanced(
-        self, n: int, leaves: list[torch.Tensor], watched: Watched | None = None
+        self, n: int, leaves: list[torch.Tensor], *, new: bool
     ) -> tuple[list[torch.Tensor], Any]:
-        """The carry after step n, and its output."""
+        """The carry after step n, and its output; `new` if it is taken for the first time."""
+        if self.grows:
+            once, found = self._with_graph(n, leaves, self.sources if new else None)
+            if new:
+                self.sources = self._sources_after(once)
+            return found
         versions = [leaf._version for leaf in leaves]
-        if not self.grows:
-            return self._checked(n, leaves, versions, self._plain_step(n, leaves))
-        returned = Once(self, leaves, n, watched=watched).returned
-        new, y = self._checked(n, leaves, versions, returned)
-        return [leaf.detach() for leaf in new], _plain(y)
+        return _plain(*self._checked(n, leaves, versions, self._plain_step(n, leaves)))
+
+    def _with_graph(
+        self,
+        n: int,
+        leaves: list[torch.Tensor],
+        sources: Sequence[int] | None,
+        watched: Watched | None = None,
+    ) -> tuple[Once, tuple[list[torch.Tensor], Any]]:
+        """Step n with its graph, the carry after it, and its output."""
+        versions = [leaf._version for leaf in leaves]
+        once = Once(self, leaves, n, sources=sources, watched=watched)
+        return once, _plain(*self._checked(n, leaves, versions, once.returned))
+
+    def _sources_after(self, once: Once) -> list[int]:
+        """What the carry after a step depends on, if its own is that of `sources`."""
+        beside = self.earlier.sets([*self.rows.leaves, *self.params])
+        return sets_reached(once.after, once.inputs, [*self.sources, *beside])
+
+    def arguments(
+        self, n: int, leaves: Sequence[torch.Tensor], rest: Plain, sources: Sequence[int] | None
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The tensors with which step n is called: of the carry, which depends on `sources`, and of
+        x. Those that depend on nothing, or all without `sources`, go through `rest`."""
+        tensors = [*leaves, *self.rows.leaves_of(n)]
+        if sources is None:
+            made = list(map(rest, tensors))
+        else:
+            sets = [*sources, *self.earlier.sets(self.rows.leaves)]
+            made = self.earlier.arguments(n, tensors, sets, rest)
+        return made[: len(leaves)], made[len(leaves) :]
 
     def _plain_step(self, n: int, leaves: list[torch.Tensor]) -> Any:
         """What step n returns without a graph."""
+        sources = self.sources if n else self.earlier.sets(self.given)
+        carry, x = self.arguments(n, leaves, lambda each: each, sources)
         try:
-            return self.step(unflatten(leaves, self.tree), self.rows[n])
+            return self.step(unflatten(carry, self.tree), self.rows.tree_of(x))
         except RuntimeError as error:
             if "does not require grad" not in str(error):
                 raise
@@ -135,11 +180,11 @@ class Loop:
         return new, y
 
 
-def _plain(y: Any) -> Any:
-    """An output without its graph."""
+def _plain(carry: Sequence[torch.Tensor], y: Any) -> tuple[list[torch.Tensor], Any]:
+    """What a step returned, without its graph."""
     leaves, tree = flatten(y)
     found = [each.detach() if isinstance(each, torch.Tensor) else each for each in leaves]
-    return unflatten(found, tree)
+    return [leaf.detach() for leaf in carry], unflatten(found, tree)
 
 
 def _check_carry(leaves: Sequence[Any]) -> None:
@@ -185,19 +230,26 @@ class Watched:
 
 
 class Once:
-    """One step with its graph, and what that graph reaches."""
+    """One step with its graph, and what that graph reaches.
+
+    Arguments:
+        sources: what each tensor of the carry depends on by the steps before, so that a gradient
+            that the step takes does not end there without a word.
+        moment: with which it began, if it is computed again for the last time.
+    """
 
     def __init__(
         self,
         loop: Loop,
         leaves: Sequence[torch.Tensor],
         n: int,
+        *,
+        sources: Sequence[int] | None = None,
         moment: Moment | None = None,
         watched: Watched | None = None,
     ) -> None:
         with torch.enable_grad():
-            self.carry = [_leaf(leaf) for leaf in leaves]
-            self.x = [_leaf(row) for row in loop.rows.leaves_of(n)]
+            self.carry, self.x = loop.arguments(n, leaves, _leaf, sources)
             with self._saving(moment) if watched is None else watched.watching(self.carry):
                 self.returned = loop.step(
                     unflatten(self.carry, loop.tree), loop.rows.tree_of(self.x)
@@ -205,28 +257,8 @@ class Once:
         self.after, self.y = (flatten(each)[0] for each in taken_apart("adjoint", self.returned))
         self.params = loop.params
         tensors = [out for out in (*self.after, *self.y) if isinstance(out, torch.Tensor)]
-        check_reached(tensors, [*self.carry, *self.x, *self.params])
-        if any(each.grad is not None for each in (*self.carry, *self.x)):
-            self._check_local(loop, n)
-
-    def _check_local(self, loop: Loop, n: int) -> None:
-        """A backward pass of the step has come to its arguments. In a plain loop it would go on, if
-        these need a gradient there."""
-        given, xs = loop.given, loop.rows.leaves
-        needed = {id(each) for each in loop.params}
-        needed |= {id(x) for x, row in zip(self.x, xs, strict=True) if row.requires_grad}
-        needed |= {id(u) for u, one in zip(self.carry, given, strict=True) if one.requires_grad}
-        for _ in self.carry if n else ():
-            for u, out in zip(self.carry, self.after, strict=True):
-                if not needed.isdisjoint(map(id, leaves_reached([out]))):
-                    needed.add(id(u))
-        if any(each.grad is not None and id(each) in needed for each in (*self.carry, *self.x)):
-            raise ArrayError(
-                f"adjoint: step {n} calls backward() on something that depends on its arguments, "
-                "which in a plain loop adds to the gradients of all that these were computed from; "
-                "and adjoint keeps no graph of that. Use their detach() there, or "
-                "torch.autograd.grad with respect to a tensor of the step, or a plain loop."
-            )
+        self.inputs = [*self.carry, *self.x, *self.params]
+        check_reached(tensors, self.inputs)
 
     def _saving(self, moment: Moment | None) -> Any:
         """A context in which what the step changes is saved as a copy, since it is put back before
@@ -247,8 +279,7 @@ class Once:
             for out, gradient in zip(outputs, [*after, *y, *sums], strict=True)
             if gradient is not None and out.requires_grad
         ]
-        inputs = [*self.carry, *self.x, *self.params]
-        wanted = [each for each in inputs if each.requires_grad]
+        wanted = [each for each in self.inputs if each.requires_grad]
         if not pairs or not wanted:
             return [None] * len(self.carry), [None] * len(self.x), sums
         # Those of the parameters run once, on the whole gradient.
@@ -261,7 +292,7 @@ class Once:
                     allow_unused=True,
                 )
             )
-        found = [next(made) if each.requires_grad else None for each in inputs]
+        found = [next(made) if each.requires_grad else None for each in self.inputs]
         first, second = len(self.carry), len(self.carry) + len(self.x)
         return found[:first], found[first:second], found[second:]
 
@@ -405,13 +436,14 @@ class Work:
         return None if self.counted or end < self.loop.steps else Stop(end)
 
     def _take(self, state: State, start: int, end: int) -> None:
-        leaves = self.carry.leaves
+        leaves, loop = self.carry.leaves, self.loop
         for n in range(start, end):
             new = n == len(self.outputs)
-            leaves, y = self.loop.first() if new and n == 0 else self.loop.advanced(n, leaves)
+            first = new and n == 0
+            leaves, y = loop.first() if first else loop.advanced(n, leaves, new=new)
             if new:
                 self.outputs.append(y)
-        self.loop.watch.learn(state.moment)
+        loop.watch.learn(state.moment)
         self.carry.stepped(leaves, end)
 
     def at_end(self, _: Any) -> None:
@@ -423,7 +455,7 @@ class Work:
         y, found = self.outputs.of_step(self.y, n), self.gradients
         after, self._reversed = self._reversed, Begun(n, state.moment, state.random)
         with self.carry.back_at(state, n, after):
-            once = Once(self.loop, state.leaves, n, state.moment)
+            once = Once(self.loop, state.leaves, n, moment=state.moment)
         if self.expected is not None and n == self.loop.steps - 1:
             compare(self.loop.kind, f"adjoint: step {n}", self.expected, once.after)
             self.expected = None

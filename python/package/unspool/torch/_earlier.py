@@ -1,0 +1,95 @@
+"""What stands for the graph of the steps before a step of `adjoint`, which is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from unspool.errors import ArrayError
+
+Plain = Callable[[torch.Tensor], torch.Tensor]
+
+__all__ = ["Earlier", "Plain"]
+
+
+class Earlier:
+    """Makes the arguments of a step results of what they depend on by the steps before.
+
+    A gradient that the step takes with respect to an argument is not affected. One that would go on
+    through the argument to something that it depends on is an error.
+
+    Arguments:
+        roots: all that an argument may depend on. A set of them is a number, with a bit for each.
+    """
+
+    def __init__(self, roots: Iterable[torch.Tensor]) -> None:
+        self._roots = list({id(root): root for root in roots if root.requires_grad}.values())
+        self._sets = {id(root): 1 << n for n, root in enumerate(self._roots)}
+        self._marks: dict[int, torch.Tensor] = {}
+
+    def sets(self, tensors: Iterable[torch.Tensor]) -> list[int]:
+        """Of each tensor the set with it alone; the empty one if it is not among the roots."""
+        return [self._sets.get(id(each), 0) for each in tensors]
+
+    def arguments(
+        self, n: int, tensors: Sequence[torch.Tensor], sets: Sequence[int], rest: Plain
+    ) -> list[torch.Tensor]:
+        """The arguments of step n, which depend on these sets. What depends on nothing goes through
+        `rest`."""
+        made = [each if roots else rest(each) for each, roots in zip(tensors, sets, strict=True)]
+        for roots in {each for each in sets if each}:
+            places = [place for place, each in enumerate(sets) if each == roots]
+            given = [tensors[place] for place in places]
+            with torch.enable_grad():
+                results = _Arguments.apply(n, self._mark(roots), *given)
+            for place, result in zip(places, results, strict=True):
+                made[place] = result
+        return made
+
+    def _mark(self, roots: int) -> torch.Tensor:
+        """A tensor that depends on a set, however large, for the cost of one input."""
+        if roots not in self._marks:
+            found = [root for n, root in enumerate(self._roots) if roots >> n & 1]
+            self._marks[roots] = _Mark.apply(*found)
+        return self._marks[roots]
+
+
+class _Mark(torch.autograd.Function):
+    """A result of tensors, through which no gradient goes."""
+
+    @staticmethod
+    def forward(ctx: Any, *roots: torch.Tensor) -> torch.Tensor:
+        return torch.empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        return (None,) * len(ctx.needs_input_grad)
+
+
+class _Arguments(torch.autograd.Function):
+    """Makes tensors results of a mark. Autograd comes back through it only on its way to what the
+    mark depends on."""
+
+    @staticmethod
+    def forward(ctx: Any, n: int, _: torch.Tensor, *tensors: torch.Tensor) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.n = n
+        return tuple(each.detach() for each in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        if any(each is not None for each in gradients):
+            raise _through(ctx.n)
+        return (None,) * len(ctx.needs_input_grad)
+
+
+def _through(n: int) -> ArrayError:
+    """The error of a step that takes a gradient through its arguments."""
+    return ArrayError(
+        f"adjoint: step {n} calls backward() on something that depends on its arguments, or takes "
+        "a gradient of it with respect to what these were computed from, such as a parameter. In a "
+        "plain loop that goes back through the steps before, and adjoint keeps no graph of them. "
+        "Use detach() of the arguments there, or torch.autograd.grad with respect to the arguments "
+        "or to a tensor of the step, or a plain loop."
+    )
