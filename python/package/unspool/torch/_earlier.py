@@ -10,7 +10,10 @@ from unspool.errors import ArrayError
 
 Plain = Callable[[torch.Tensor], torch.Tensor]
 
-__all__ = ["Earlier", "Plain"]
+__all__ = ["Earlier", "Plain", "count_nodes", "through"]
+
+#: How many nodes of graphs this thread has made.
+count_nodes: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
 
 class Earlier:
@@ -80,11 +83,11 @@ class _Arguments(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         if any(each is not None for each in gradients):
-            raise _through(ctx.n)
+            raise through(ctx.n)
         return (None,) * len(ctx.needs_input_grad)
 
 
-def _through(n: int) -> ArrayError:
+def through(n: int) -> ArrayError:
     """The error of a step that takes a gradient through its arguments."""
     return ArrayError(
         f"adjoint: step {n} calls backward() on something that depends on its arguments, or takes "

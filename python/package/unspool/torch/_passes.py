@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from unspool.schedules.given import figure
 from ._again import Moment, Now, Watch, compare, first_time, held, kind_of_step
 from ._changed import Held
 from ._checked import Gradients, Told
-from ._earlier import Earlier, Plain
+from ._earlier import Earlier, Plain, count_nodes, through
 from ._generators import torch_states
 from ._graph import check_reached, sets_reached
 from ._hooks import without_hooks
@@ -53,8 +54,9 @@ class Loop:
             kept.
         begun_with: whether the first step was taken.
         earlier: stands for the steps before a step.
-        sources: for each tensor of the carry with which the next step begins that was not taken
-            yet, what it depends on, as a set of `earlier`.
+        sources: what each tensor of the carry depends on, as sets of `earlier`: of that with which
+            the next new step begins; or, where no graph is seen, of all of them.
+        unseen: the first step that had a graph though it was called without one.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Loop:
         self.steps = rows.length or 0
         self.earlier = Earlier([*params, *init, *rows.leaves])
         self.sources = self.earlier.sets(self.given)
+        self.unseen: int | None = None
 
     def first(self) -> tuple[list[torch.Tensor], Any]:
         """The carry after the first step, and its output. It is taken with its graph, to see what
@@ -91,12 +94,18 @@ class Loop:
                 "graph of one weight, and adjoint keeps no graph: use unspool.torch.scan, or leave "
                 "the cache away."
             )
-        self.sources = self._sources_after(once)
-        # Without a graph, the steps after it are taken to depend on what it depends on.
-        for _ in () if self.grows else self.given:
-            pairs = zip(self.sources, self._sources_after(once), strict=True)
-            self.sources = [one | other for one, other in pairs]
+        self.sources, self.unseen = self._sources_after(once), None
+        if not self.grows:
+            self._repeated(once)
         return found
+
+    def _repeated(self, once: Once) -> None:
+        """Adds to `sources` what the carry depends on after any number of such steps."""
+        before: list[int] = []
+        while before != self.sources:
+            before = self.sources
+            pairs = zip(before, self._sources_after(once), strict=True)
+            self.sources = [one | other for one, other in pairs]
 
     def advanced(
         self, n: int, leaves: list[torch.Tensor], *, new: bool
@@ -107,8 +116,25 @@ class Loop:
             if new:
                 self.sources = self._sources_after(once)
             return found
-        versions = [leaf._version for leaf in leaves]
-        return _plain(*self._checked(n, leaves, versions, self._plain_step(n, leaves)))
+        versions, nodes = [leaf._version for leaf in leaves], count_nodes()
+        made, y = self._checked(n, leaves, versions, self._plain_step(n, leaves))
+        if new and self.unseen is None and count_nodes() != nodes:
+            self.unseen = n
+        return (made, y) if self.unseen is None else _plain(made, y)
+
+    def check(self, n: int, leaves: Sequence[torch.Tensor]) -> None:
+        """Takes step n, of which only then was known that it has a graph, with a look at it."""
+        Once(self, leaves, n, sources=self.sources)
+
+    def check_ended(self, n: int, once: Once) -> None:
+        """Looks whether a backward pass of a step that was called without a graph in the forward
+        pass has come to its arguments, where it would have gone on."""
+        ended = [each.grad is not None for each in (*once.carry, *once.x)]
+        if self.grows or not any(ended):
+            return
+        self._repeated(once)
+        if any(map(operator.and_, ended, map(bool, self._sets(n, self.sources)))):
+            raise through(n)
 
     def _with_graph(
         self,
@@ -127,25 +153,30 @@ class Loop:
         beside = self.earlier.sets([*self.rows.leaves, *self.params])
         return sets_reached(once.after, once.inputs, [*self.sources, *beside])
 
+    def _sets(self, n: int, sources: Sequence[int]) -> list[int]:
+        """What the tensors with which step n is called depend on, of the carry and of x."""
+        carry = sources if n else self.earlier.sets(self.given)
+        return [*carry, *self.earlier.sets(self.rows.leaves)]
+
     def arguments(
         self, n: int, leaves: Sequence[torch.Tensor], rest: Plain, sources: Sequence[int] | None
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """The tensors with which step n is called: of the carry, which depends on `sources`, and of
         x. Those that depend on nothing, or all without `sources`, go through `rest`."""
-        tensors = [*leaves, *self.rows.leaves_of(n)]
+        made = [*leaves, *self.rows.leaves_of(n)]
         if sources is None:
-            made = list(map(rest, tensors))
+            made = list(map(rest, made))
         else:
-            sets = [*sources, *self.earlier.sets(self.rows.leaves)]
-            made = self.earlier.arguments(n, tensors, sets, rest)
+            made = self.earlier.arguments(n, made, self._sets(n, sources), rest)
         return made[: len(leaves)], made[len(leaves) :]
 
     def _plain_step(self, n: int, leaves: list[torch.Tensor]) -> Any:
         """What step n returns without a graph."""
-        sources = self.sources if n else self.earlier.sets(self.given)
-        carry, x = self.arguments(n, leaves, lambda each: each, sources)
+        x = self.rows.leaves_of(n)
+        if self.unseen is not None and n > self.unseen:
+            leaves, x = self.arguments(n, leaves, lambda each: each, self.sources)
         try:
-            return self.step(unflatten(carry, self.tree), self.rows.tree_of(x))
+            return self.step(unflatten(leaves, self.tree), self.rows.tree_of(x))
         except RuntimeError as error:
             if "does not require grad" not in str(error):
                 raise
@@ -454,8 +485,12 @@ class Work:
         """Takes the gradients back over step n."""
         y, found = self.outputs.of_step(self.y, n), self.gradients
         after, self._reversed = self._reversed, Begun(n, state.moment, state.random)
+        if n == self.loop.unseen:
+            with self.carry.back_at(state, n, after):
+                self.loop.check(n, state.leaves)
         with self.carry.back_at(state, n, after):
             once = Once(self.loop, state.leaves, n, moment=state.moment)
+        self.loop.check_ended(n, once)
         if self.expected is not None and n == self.loop.steps - 1:
             compare(self.loop.kind, f"adjoint: step {n}", self.expected, once.after)
             self.expected = None
