@@ -8,9 +8,10 @@ lets go of the segment.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -302,6 +303,11 @@ class _Start:
 
     What cannot be saved (numbers, sparse tensors, subclasses, tensors of other devices) is kept as
     it is. A tensor that is in the carry twice is so again.
+
+    Attributes:
+        passed: whether a gradient that a step of the segment takes goes on through the carry to
+            what it was computed from, so that it cannot be taken when the segment is computed
+            again.
     """
 
     def __init__(self, keeper: _Keeper, carry: Any, *, exact: bool = False) -> None:
@@ -314,12 +320,36 @@ class _Start:
         self.versions = [getattr(leaf, "_version", None) for leaf in self.kept]
         self.keeper = keeper
         made = list(tensors.values())
+        # The graph of the others would keep that of all segments before, one by one.
+        self.leaves = [leaf for leaf in made if leaf.requires_grad and leaf.is_leaf]
+        self.passed = False
         self.snapshot: Snapshot | None = None
         if made:
             self.snapshot = Snapshot(keeper, made, "raw") if exact else keeper.keep(made)
 
+    @contextlib.contextmanager
+    def watching(self, carry: Any) -> Iterator[None]:
+        """A context in which the segment that starts with this carry runs forwards."""
+        made = [leaf for leaf in flatten(carry)[0] if can_be_saved(leaf)]
+        nodes = {leaf.grad_fn for leaf in made if leaf.grad_fn is not None}
+        hooks = [node.register_prehook(self._pass) for node in nodes]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _pass(self, *_: Any) -> None:
+        self.passed = True
+
     def carry(self) -> Any:
-        """The carry."""
+        """The carry.
+
+        Raises:
+            DifferentError: a step takes a gradient through it.
+        """
+        if self.passed:
+            raise _through()
         return self._filled([] if self.snapshot is None else self._copies(self.snapshot))
 
     def leaves_and_carry(self) -> tuple[list[torch.Tensor], Any]:
@@ -353,27 +383,35 @@ class _Start:
         if not any(self.grows):
             return copies
         # Results of an operation, as the carry was: leaves could not be changed in place.
-        return list(_Results.apply(torch.empty(0, requires_grad=True), copies, self.grows))
+        mark = torch.empty(0, requires_grad=True)
+        return list(_Results.apply(mark, copies, self.grows, *self.leaves))
 
 
 class _Results(torch.autograd.Function):
-    """Makes tensors the results of an operation. Only a step's own backward pass comes here: of a
-    segment that is computed again, only what it saves is used."""
+    """Makes tensors the results of an operation. Only a gradient that a step takes itself comes
+    here: of a segment that is computed again, only what it saves is used."""
 
     @staticmethod
-    def forward(ctx: Any, _: Any, copies: list[torch.Tensor], grows: list[bool]) -> Any:
+    def forward(
+        ctx: Any, _: Any, copies: list[torch.Tensor], grows: list[bool], *leaves: torch.Tensor
+    ) -> Any:
         pairs = zip(copies, grows, strict=True)
         ctx.mark_non_differentiable(*(copy for copy, grow in pairs if not grow))
         return tuple(copies)
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        raise DifferentError(
-            "scan: a step calls backward() on something that depends on its carry, and is computed "
-            "again, when the graph of the steps before it is not there. Use the carry's detach() "
-            "there, or torch.autograd.grad with respect to a tensor of the step; or take all steps "
-            "in one segment, as by segment=length."
-        )
+        raise _through()
+
+
+def _through() -> DifferentError:
+    return DifferentError(
+        "scan: a step calls backward() on something that depends on its carry, or takes a gradient "
+        "of it with respect to what the carry was computed from, such as a parameter, and is "
+        "computed again, when the graph of the steps before it is not there. Use the carry's "
+        "detach() there, or torch.autograd.grad with respect to the carry or to a tensor of the "
+        "step; or take all steps in one segment, as by segment=length."
+    )
 
 
 def _segmented(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
@@ -421,7 +459,7 @@ def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None, kind
 
     frame = Frame(f"scan: a segment from step {first} on", kind, loop.watch, moment, again)
     frame.holds = loop.grows
-    with frame.saving():
+    with frame.saving(), start.watching(carry):
         carry = loop.run(carry, steps, frame.let_go)
     loop.grows = frame.taken
     steps = range(first, loop.done)
