@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from unspool.errors import ArrayError
 
-__all__ = ["check_reached", "leaves_reached", "sets_reached"]
+__all__ = ["check_reached", "leaves_reached", "parts_reached"]
 
 
 def check_reached(outputs: Iterable[Any], listed: Sequence[torch.Tensor]) -> None:
@@ -52,16 +52,12 @@ def leaves_reached(
             yield leaf
 
 
-def sets_reached(
-    outputs: Iterable[torch.Tensor], listed: Sequence[torch.Tensor], sets: Sequence[int]
-) -> list[int]:
-    """For each of the outputs, the union of the sets, as bits, of the listed tensors that had a
-    part in it. Each node is visited once."""
-    pairs = list(zip(listed, sets, strict=True))
-    leaves = {id(each): bits for each, bits in pairs if each.grad_fn is None}
-    edges = {
-        (each.grad_fn, each.output_nr): bits for each, bits in pairs if each.grad_fn is not None
-    }
+def parts_reached(outputs: Iterable[torch.Tensor], listed: Sequence[torch.Tensor]) -> list[int]:
+    """For each of the outputs, which of the listed tensors had a part in it: a number with a bit
+    for each. The graph is not followed past them, and each node is visited once."""
+    bits = [(each, 1 << place) for place, each in enumerate(listed)]
+    leaves = {id(each): bit for each, bit in bits if each.grad_fn is None}
+    edges = {(each.grad_fn, each.output_nr): bit for each, bit in bits if each.grad_fn is not None}
     known: dict[Any, int] = {}
     found = []
     for out in outputs:
@@ -78,7 +74,7 @@ def sets_reached(
 def _visit(
     first: Any, leaves: dict[int, int], edges: dict[Any, int], known: dict[Any, int]
 ) -> None:
-    """Makes the set of a node known, after those of all nodes that it leads to."""
+    """Makes the number of a node known, after those of all nodes that it leads to."""
     stack = [first]
     while stack:
         node = stack[-1]

@@ -23,7 +23,7 @@ from ._changed import Held
 from ._checked import Gradients, Told
 from ._earlier import Earlier, Plain, count_nodes, through
 from ._generators import torch_states
-from ._graph import check_reached, sets_reached
+from ._graph import check_reached, parts_reached
 from ._hooks import without_hooks
 from ._layout import Layout, bytes_of_tensor, can_be_saved
 from ._spools import open_spool, place_of
@@ -37,6 +37,9 @@ LOOKAHEAD = 1024
 
 #: What a state takes in a tier beyond its tensors: random numbers, alignment, a head on disk.
 OVERHEAD = 16384
+
+#: Steps at the beginning that are taken with their graph.
+SEEN = 2
 
 Some = list[torch.Tensor | None]
 
@@ -56,6 +59,8 @@ class Loop:
         earlier: stands for the steps before a step.
         sources: what each tensor of the carry depends on, as sets of `earlier`: of that with which
             the next new step begins; or, where no graph is seen, of all of them.
+        parts: of each step that was seen, which of its inputs had a part in each tensor of the
+            carry after it.
         unseen: the first step that had a graph though it was called without one.
     """
 
@@ -80,32 +85,47 @@ class Loop:
         self.earlier = Earlier([*params, *init, *rows.leaves])
         self.sources = self.earlier.sets(self.given)
         self.unseen: int | None = None
+        self.parts: list[list[int]] = []
 
-    def first(self) -> tuple[list[torch.Tensor], Any]:
-        """The carry after the first step, and its output. It is taken with its graph, to see what
-        it reads before there is a history, and whether it takes a gradient itself."""
-        watched, self.begun_with, self.grows = Watched(), True, True
-        self.sources = self.earlier.sets(self.given)
-        once, found = self._with_graph(0, self.init, self.sources, watched)
-        self.grows = watched.unpacked
+    def seen(self, n: int, leaves: list[torch.Tensor]) -> tuple[list[torch.Tensor], Any]:
+        """The carry after one of the first steps, and its output. They are taken with their graph,
+        to see what they read before there is a history, and whether they take gradients."""
+        if n == 0:
+            self.begun_with, self.grows, self.unseen, self.parts = True, False, None, []
+            self.sources = self.earlier.sets(self.given)
+        watched = Watched()
+        once, found = self._with_graph(n, leaves, self.sources, watched)
+        self.grows |= watched.unpacked
         if any(each is not None and each.grad_fn is not None for each in cached_weights()):
             raise ArrayError(
                 "adjoint: torch.nn.utils.parametrize.cached() is on, by which all steps share the "
                 "graph of one weight, and adjoint keeps no graph: use unspool.torch.scan, or leave "
                 "the cache away."
             )
-        self.sources, self.unseen = self._sources_after(once), None
-        if not self.grows:
-            self._repeated(once)
+        self.parts.append(once.parts())
+        self.sources = self._sources_after(self.parts[-1])
+        if n == SEEN - 1 and not self.grows:
+            self._repeat()
         return found
 
-    def _repeated(self, once: Once) -> None:
-        """Adds to `sources` what the carry depends on after any number of such steps."""
+    def _sources_after(self, parts: Sequence[int]) -> list[int]:
+        """What the carry after a step depends on, of which these inputs had a part in it."""
+        sets = [*self.sources, *self.earlier.sets([*self.rows.leaves, *self.params])]
+        pairs = [(1 << place, each) for place, each in enumerate(sets)]
+        return [
+            functools.reduce(operator.or_, (each for bit, each in pairs if bit & part), 0)
+            for part in parts
+        ]
+
+    def _repeat(self) -> None:
+        """Adds to `sources` what the carry depends on after any number of steps such as those that
+        were seen, in any order."""
         before: list[int] = []
         while before != self.sources:
             before = self.sources
-            pairs = zip(before, self._sources_after(once), strict=True)
-            self.sources = [one | other for one, other in pairs]
+            for parts in self.parts:
+                pairs = zip(self.sources, self._sources_after(parts), strict=True)
+                self.sources = [one | other for one, other in pairs]
 
     def advanced(
         self, n: int, leaves: list[torch.Tensor], *, new: bool
@@ -114,7 +134,7 @@ class Loop:
         if self.grows:
             once, found = self._with_graph(n, leaves, self.sources if new else None)
             if new:
-                self.sources = self._sources_after(once)
+                self.sources = self._sources_after(once.parts())
             return found
         versions, nodes = [leaf._version for leaf in leaves], count_nodes()
         made, y = self._checked(n, leaves, versions, self._plain_step(n, leaves))
@@ -132,7 +152,8 @@ class Loop:
         ended = [each.grad is not None for each in (*once.carry, *once.x)]
         if self.grows or not any(ended):
             return
-        self._repeated(once)
+        self.parts.append(once.parts())
+        self._repeat()
         if any(map(operator.and_, ended, map(bool, self._sets(n, self.sources)))):
             raise through(n)
 
@@ -147,11 +168,6 @@ class Loop:
         versions = [leaf._version for leaf in leaves]
         once = Once(self, leaves, n, sources=sources, watched=watched)
         return once, _plain(*self._checked(n, leaves, versions, once.returned))
-
-    def _sources_after(self, once: Once) -> list[int]:
-        """What the carry after a step depends on, if its own is that of `sources`."""
-        beside = self.earlier.sets([*self.rows.leaves, *self.params])
-        return sets_reached(once.after, once.inputs, [*self.sources, *beside])
 
     def _sets(self, n: int, sources: Sequence[int]) -> list[int]:
         """What the tensors with which step n is called depend on, of the carry and of x."""
@@ -181,9 +197,9 @@ class Loop:
             if "does not require grad" not in str(error):
                 raise
             raise ArrayError(
-                f"adjoint: step {n} takes a gradient itself, and step 0 took none, so that the "
-                "steps after it run without a graph. Compute what it takes the gradient of within "
-                "torch.enable_grad()."
+                f"adjoint: step {n} takes a gradient itself, and the first two steps took none, so "
+                "that those after them run without a graph. Compute what it takes the gradient of "
+                "within torch.enable_grad()."
             ) from error
 
     def _checked(
@@ -290,6 +306,10 @@ class Once:
         tensors = [out for out in (*self.after, *self.y) if isinstance(out, torch.Tensor)]
         self.inputs = [*self.carry, *self.x, *self.params]
         check_reached(tensors, self.inputs)
+
+    def parts(self) -> list[int]:
+        """Which inputs, as bits, had a part in each tensor of the carry after the step."""
+        return parts_reached(self.after, self.inputs)
 
     def _saving(self, moment: Moment | None) -> Any:
         """A context in which what the step changes is saved as a copy, since it is put back before
@@ -470,8 +490,8 @@ class Work:
         leaves, loop = self.carry.leaves, self.loop
         for n in range(start, end):
             new = n == len(self.outputs)
-            first = new and n == 0
-            leaves, y = loop.first() if first else loop.advanced(n, leaves, new=new)
+            first = new and n < SEEN
+            leaves, y = loop.seen(n, leaves) if first else loop.advanced(n, leaves, new=new)
             if new:
                 self.outputs.append(y)
         loop.watch.learn(state.moment)
