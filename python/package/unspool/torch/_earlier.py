@@ -40,15 +40,11 @@ class Earlier:
     ) -> list[torch.Tensor]:
         """The arguments of step n, which depend on these sets. What depends on nothing goes through
         `rest`."""
-        made = [each if roots else rest(each) for each, roots in zip(tensors, sets, strict=True)]
-        for roots in {each for each in sets if each}:
-            places = [place for place, each in enumerate(sets) if each == roots]
-            given = [tensors[place] for place in places]
-            with torch.enable_grad():
-                results = _Arguments.apply(n, self._mark(roots), *given)
-            for place, result in zip(places, results, strict=True):
-                made[place] = result
-        return made
+        with torch.enable_grad():
+            return [
+                _Argument.apply(n, self._mark(roots), each) if roots else rest(each)
+                for each, roots in zip(tensors, sets, strict=True)
+            ]
 
     def _mark(self, roots: int) -> torch.Tensor:
         """A tensor that depends on a set, however large, for the cost of one input."""
@@ -70,21 +66,21 @@ class _Mark(torch.autograd.Function):
         return (None,) * len(ctx.needs_input_grad)
 
 
-class _Arguments(torch.autograd.Function):
-    """Makes tensors results of a mark. Autograd comes back through it only on its way to what the
-    mark depends on."""
+class _Argument(torch.autograd.Function):
+    """Makes a tensor the result of a mark. Autograd comes back through it only on its way to what
+    the mark depends on."""
 
     @staticmethod
-    def forward(ctx: Any, n: int, _: torch.Tensor, *tensors: torch.Tensor) -> Any:
+    def forward(ctx: Any, n: int, _: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
         ctx.set_materialize_grads(False)
         ctx.n = n
-        return tuple(each.detach() for each in tensors)
+        return tensor.detach()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        if any(each is not None for each in gradients):
+    def backward(ctx: Any, gradient: torch.Tensor | None) -> Any:
+        if gradient is not None:
             raise through(ctx.n)
-        return (None,) * len(ctx.needs_input_grad)
+        return None, None, None
 
 
 def through(n: int) -> ArrayError:

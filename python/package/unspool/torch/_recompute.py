@@ -46,6 +46,8 @@ class Frame:
         expected: its results, if they are to be compared.
         holds: whether tensors stay while it runs; without, they are computed again even then.
         taken: whether one was needed while it ran.
+        keeps: whether tensors that are saved from now on stay, as they would be other ones when
+            they are computed again.
         watch: what learns of it, as long as it runs.
     """
 
@@ -60,7 +62,7 @@ class Frame:
         self.what, self.kind, self.moment, self._again = what, kind, moment, again
         self.watch: Watch | None = watch
         self.expected: Sequence[Any] | None = None
-        self.holds, self.taken = True, False
+        self.holds, self.taken, self.keeps = True, False, False
         self._saved: list[weakref.ref[_Place]] = []
         self._kinds: list[Any] = []
         self._live: list[weakref.ref[_Place]] = []
@@ -80,8 +82,14 @@ class Frame:
                 self.watch = None
                 self.let_go()
 
+    def keep(self) -> None:
+        """What is saved from now on stays."""
+        self.holds = self.keeps = True
+
     def let_go(self) -> None:
         """What was saved so far need not be here any more."""
+        if self.keeps:
+            return
         for reference in self._live:
             place = reference()
             if place is not None:
@@ -106,7 +114,8 @@ class Frame:
                 return held.get()
             if place.tensor is None:
                 if self.watch is not None:
-                    self.taken = True
+                    # What the gradient saves may have to stay.
+                    self.taken = self.holds = True
                     self.watch.learn(self.moment, ended=False)
                 self._compute()
             tensor, place.tensor = place.tensor, None
@@ -116,7 +125,7 @@ class Frame:
     def _compute(self) -> None:
         """Computes what was saved again."""
         comparing = self.expected is not None and first_time(self.kind)
-        alive = [n for n, each in enumerate(self._saved) if each() is not None]
+        alive = [n for n, each in enumerate(self._saved) if _is_missing(each())]
         self._filled, self._wanted = 0, -1 if comparing else alive[-1] + 1
         results: Sequence[Any] = ()
         try:
@@ -178,6 +187,11 @@ def _kind(tensor: torch.Tensor) -> Any:
     """What is the same when it is saved again; of a leaf, also its version."""
     version = tensor._version if tensor.is_leaf and tensor.requires_grad else None
     return tensor.shape, tensor.dtype, tensor.device, version
+
+
+def _is_missing(place: _Place | None) -> bool:
+    """Whether somebody may want a tensor that is not here."""
+    return place is not None and place.held is None
 
 
 def _unpack(place: _Place) -> torch.Tensor:

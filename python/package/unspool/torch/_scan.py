@@ -288,7 +288,11 @@ class _Keeper:
     def compare_next(self, frame: Frame, start: _Start, carry: Any) -> None:
         """The segment that ends with a carry is the first one that may be computed again. From a
         state that a codec has changed, results are other ones."""
-        if not first_time(frame.kind) or not (start.snapshot is None or start.snapshot.exact()):
+        if (
+            frame.keeps
+            or not first_time(frame.kind)
+            or not (start.snapshot is None or start.snapshot.exact())
+        ):
             return
         before = None if self._last is None else self._last()
         if before is not None:
@@ -303,11 +307,6 @@ class _Start:
 
     What cannot be saved (numbers, sparse tensors, subclasses, tensors of other devices) is kept as
     it is. A tensor that is in the carry twice is so again.
-
-    Attributes:
-        passed: whether a gradient that a step of the segment takes goes on through the carry to
-            what it was computed from, so that it cannot be taken when the segment is computed
-            again.
     """
 
     def __init__(self, keeper: _Keeper, carry: Any, *, exact: bool = False) -> None:
@@ -322,34 +321,12 @@ class _Start:
         made = list(tensors.values())
         # The graph of the others would keep that of all segments before, one by one.
         self.leaves = [leaf for leaf in made if leaf.requires_grad and leaf.is_leaf]
-        self.passed = False
         self.snapshot: Snapshot | None = None
         if made:
             self.snapshot = Snapshot(keeper, made, "raw") if exact else keeper.keep(made)
 
-    @contextlib.contextmanager
-    def watching(self, carry: Any) -> Iterator[None]:
-        """A context in which the segment that starts with this carry runs forwards."""
-        made = [leaf for leaf in flatten(carry)[0] if can_be_saved(leaf)]
-        nodes = {leaf.grad_fn for leaf in made if leaf.grad_fn is not None}
-        hooks = [node.register_prehook(self._pass) for node in nodes]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def _pass(self, *_: Any) -> None:
-        self.passed = True
-
     def carry(self) -> Any:
-        """The carry.
-
-        Raises:
-            DifferentError: a step takes a gradient through it.
-        """
-        if self.passed:
-            raise _through()
+        """The carry."""
         return self._filled([] if self.snapshot is None else self._copies(self.snapshot))
 
     def leaves_and_carry(self) -> tuple[list[torch.Tensor], Any]:
@@ -380,38 +357,46 @@ class _Start:
 
     def _copies(self, snapshot: Snapshot) -> list[torch.Tensor]:
         copies = self.keeper.load(snapshot)
-        if not any(self.grows):
-            return copies
-        # Results of an operation, as the carry was: leaves could not be changed in place.
         mark = torch.empty(0, requires_grad=True)
-        return list(_Results.apply(mark, copies, self.grows, *self.leaves))
+        # Results of an operation, as the carry was: leaves could not be changed in place.
+        return [
+            _Result.apply(mark, copy, *self.leaves) if grow else copy
+            for copy, grow in zip(copies, self.grows, strict=True)
+        ]
 
 
-class _Results(torch.autograd.Function):
-    """Makes tensors the results of an operation. Only a gradient that a step takes itself comes
+class _Result(torch.autograd.Function):
+    """Makes a tensor the result of an operation. Only a gradient that a step takes itself comes
     here: of a segment that is computed again, only what it saves is used."""
 
     @staticmethod
-    def forward(
-        ctx: Any, _: Any, copies: list[torch.Tensor], grows: list[bool], *leaves: torch.Tensor
-    ) -> Any:
-        pairs = zip(copies, grows, strict=True)
-        ctx.mark_non_differentiable(*(copy for copy, grow in pairs if not grow))
-        return tuple(copies)
+    def forward(ctx: Any, _: Any, copy: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
+        return copy.detach()
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        raise _through()
+        raise DifferentError(
+            "scan: a step calls backward() on something that depends on `init`, or takes a "
+            "gradient of it with respect to a tensor of `init`, and is computed again, when that "
+            "tensor is not there. Give init.clone() in place of a leaf, or use the carry's "
+            "detach() there, or torch.autograd.grad with respect to the carry; or take all steps "
+            "in one segment, as by segment=length."
+        )
 
 
-def _through() -> DifferentError:
-    return DifferentError(
-        "scan: a step calls backward() on something that depends on its carry, or takes a gradient "
-        "of it with respect to what the carry was computed from, such as a parameter, and is "
-        "computed again, when the graph of the steps before it is not there. Use the carry's "
-        "detach() there, or torch.autograd.grad with respect to the carry or to a tensor of the "
-        "step; or take all steps in one segment, as by segment=length."
-    )
+@contextlib.contextmanager
+def _keeping(frame: Frame, carry: Any) -> Iterator[None]:
+    """A context in which a segment that starts with a carry runs forwards. It keeps what it saves
+    from the moment on when a gradient that a step takes goes back through this carry: the graph of
+    the steps before is not there when it is computed again."""
+    tensors = [each for each in flatten(carry)[0] if isinstance(each, torch.Tensor)]
+    nodes = {each.grad_fn for each in tensors if each.grad_fn is not None}
+    hooks = [node.register_prehook(lambda _: frame.keep()) for node in nodes]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _segmented(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
@@ -459,7 +444,7 @@ def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None, kind
 
     frame = Frame(f"scan: a segment from step {first} on", kind, loop.watch, moment, again)
     frame.holds = loop.grows
-    with frame.saving(), start.watching(carry):
+    with _keeping(frame, carry), frame.saving():
         carry = loop.run(carry, steps, frame.let_go)
     loop.grows = frame.taken
     steps = range(first, loop.done)
