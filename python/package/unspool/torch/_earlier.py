@@ -10,7 +10,7 @@ from unspool.errors import ArrayError
 
 Plain = Callable[[torch.Tensor], torch.Tensor]
 
-__all__ = ["Earlier", "Plain", "count_nodes", "through"]
+__all__ = ["Earlier", "Plain", "count_nodes", "mark_of", "through"]
 
 #: How many nodes of graphs this thread has made.
 count_nodes: Callable[[], int] = torch._C._autograd._get_sequence_nr
@@ -47,11 +47,16 @@ class Earlier:
             ]
 
     def _mark(self, roots: int) -> torch.Tensor:
-        """A tensor that depends on a set, however large, for the cost of one input."""
         if roots not in self._marks:
             found = [root for n, root in enumerate(self._roots) if roots >> n & 1]
-            self._marks[roots] = _Mark.apply(*found)
+            self._marks[roots] = mark_of(found)
         return self._marks[roots]
+
+
+def mark_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A result of tensors without items, which keeps their graph and not their memory."""
+    mark: torch.Tensor = _Mark.apply(*tensors)
+    return mark
 
 
 class _Mark(torch.autograd.Function):

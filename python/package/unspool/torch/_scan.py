@@ -23,6 +23,7 @@ from ._again import DifferentError, Watch, first_time, held, kind_of_step
 from ._changed import refuse
 from ._checked import Check, Told, count_of
 from ._eager import uncompiled
+from ._earlier import mark_of
 from ._inputs import see_all_inputs
 from ._layout import bytes_of_tensor, can_be_saved
 from ._recompute import Frame
@@ -309,7 +310,9 @@ class _Start:
     it is. A tensor that is in the carry twice is so again.
     """
 
-    def __init__(self, keeper: _Keeper, carry: Any, *, exact: bool = False) -> None:
+    def __init__(
+        self, keeper: _Keeper, carry: Any, *, exact: bool = False, first: bool = False
+    ) -> None:
         leaves, self.tree = flatten(carry)
         tensors = {id(leaf): leaf for leaf in leaves if can_be_saved(leaf)}
         places = {key: place for place, key in enumerate(tensors)}
@@ -319,8 +322,9 @@ class _Start:
         self.versions = [getattr(leaf, "_version", None) for leaf in self.kept]
         self.keeper = keeper
         made = list(tensors.values())
-        # The graph of the others would keep that of all segments before, one by one.
-        self.leaves = [leaf for leaf in made if leaf.requires_grad and leaf.is_leaf]
+        # What steps may know by another name: tensors of the user alone.
+        grown = [leaf for leaf in made if leaf.requires_grad] if first else []
+        self.mark = mark_of(grown) if grown else torch.empty(0, requires_grad=True)
         self.snapshot: Snapshot | None = None
         if made:
             self.snapshot = Snapshot(keeper, made, "raw") if exact else keeper.keep(made)
@@ -357,10 +361,9 @@ class _Start:
 
     def _copies(self, snapshot: Snapshot) -> list[torch.Tensor]:
         copies = self.keeper.load(snapshot)
-        mark = torch.empty(0, requires_grad=True)
         # Results of an operation, as the carry was: leaves could not be changed in place.
         return [
-            _Result.apply(mark, copy, *self.leaves) if grow else copy
+            _Result.apply(self.mark, copy) if grow else copy
             for copy, grow in zip(copies, self.grows, strict=True)
         ]
 
@@ -370,7 +373,7 @@ class _Result(torch.autograd.Function):
     here: of a segment that is computed again, only what it saves is used."""
 
     @staticmethod
-    def forward(ctx: Any, _: Any, copy: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, _: torch.Tensor, copy: torch.Tensor) -> torch.Tensor:
         return copy.detach()
 
     @staticmethod
@@ -427,7 +430,7 @@ def _last(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
 def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None, kind: Any) -> Any:
     """Takes the steps of one segment."""
     first, step, rows = loop.done, loop.step, loop.rows
-    start = _Start(keeper, carry)
+    start = _Start(keeper, carry, first=first == 0)
     moment = loop.watch.moment(flatten(carry)[0])
     if check is not None:
         exact = _Start(keeper, carry, exact=True) if check.wants() else None
