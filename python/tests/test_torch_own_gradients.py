@@ -343,17 +343,187 @@ def test_a_later_step_that_needs_a_graph_says_so() -> None:
         by_adjoint(step, torch.ones(3, 4), [weight])
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_a_gradient_that_would_go_on_to_earlier_steps_is_an_error(loop: Any) -> None:
-    a = leaf()
+#: How a step takes a gradient of something, and of what it takes it.
+Take = Callable[[torch.Tensor, torch.nn.Parameter], Any]
 
-    def through(u: torch.Tensor) -> None:
-        with torch.enable_grad():
-            (a * u).sum().backward(retain_graph=True)
 
-    step, weight = weighted(through)
+def by_grad(loss: torch.Tensor, weight: torch.nn.Parameter) -> Any:
+    return torch.autograd.grad(loss, weight, retain_graph=True)[0]
+
+
+def by_a_derivative(loss: torch.Tensor, weight: torch.nn.Parameter) -> Any:
+    return torch.autograd.grad(loss, weight, create_graph=True)[0]
+
+
+def by_backward(loss: torch.Tensor, weight: torch.nn.Parameter) -> Any:
+    loss.backward(retain_graph=True)
+    return torch.ones(4)
+
+
+def by_inputs(loss: torch.Tensor, weight: torch.nn.Parameter) -> Any:
+    loss.backward(retain_graph=True, inputs=[weight])
+    return torch.ones(4)
+
+
+TAKES = [by_grad, by_a_derivative, by_backward, by_inputs]
+
+
+def through(take: Take, when: Callable[[int], bool]) -> tuple[Any, torch.nn.Parameter]:
+    """A step that takes a gradient through its carry, with respect to what it comes from."""
+    weight = leaf()
+
+    def step(u: torch.Tensor, n: torch.Tensor) -> Any:
+        factor: Any = 1.0
+        if when(int(n)):
+            with torch.enable_grad():
+                factor = 1 + 0.1 * torch.tanh(take((weight * u**2).mean(), weight))
+        return torch.tanh(u * weight) * factor, None
+
+    return step, weight
+
+
+LATER = [when for when in WHEN if when != "the first step"]
+
+
+@pytest.mark.parametrize("loop", [by_adjoint, by_revolve])
+@pytest.mark.parametrize("when", LATER)
+@pytest.mark.parametrize("take", TAKES)
+def test_a_gradient_that_would_go_on_to_earlier_steps_is_an_error(
+    take: Take, when: str, loop: Any
+) -> None:
+    step, weight = through(take, WHEN[when])
     with pytest.raises(unspool.errors.ArrayError, match=r"calls backward\(\) on something"):
         loop(step, torch.ones(3, 4), [weight]).sum().backward()
+
+
+@pytest.mark.parametrize("when", ["every second step", "all steps"])
+def test_such_a_gradient_is_an_error_before_its_value_is_used(when: str) -> None:
+    step, weight = through(by_grad, WHEN[when])
+    with pytest.raises(unspool.errors.ArrayError, match=r"calls backward\(\) on something"):
+        by_adjoint(step, torch.ones(3, 4), [weight])
+
+
+@pytest.mark.parametrize("take", TAKES)
+@pytest.mark.parametrize("when", WHEN)
+def test_a_gradient_goes_through_the_segments_of_a_scan(when: str, take: Take) -> None:
+    def gradients(loop: Any) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        step, weight = through(take, WHEN[when])
+        out = loop(step, torch.ones(3, 4), [weight])
+        out.square().sum().backward()
+        return [out.detach(), weight.grad]
+
+    assert_same(gradients(by_scan), gradients(by_hand))
+
+
+@pytest.mark.parametrize("of", ["xs", "init", "what params were computed from"])
+def test_a_gradient_with_respect_to_what_the_loop_was_given_is_an_error(of: str) -> None:
+    a, weight = leaf(), leaf()
+    init, twice = a * torch.ones(3, 4), 2 * weight
+    xs = torch.linspace(0, 1, STEPS).requires_grad_()
+
+    def step(u: torch.Tensor, x: torch.Tensor) -> Any:
+        wanted = {"xs": xs, "init": init}.get(of, weight)
+        made = torch.autograd.grad(
+            (twice.detach() * u**2 * x).sum(), wanted, retain_graph=True, allow_unused=True
+        )
+        return torch.tanh(u * twice + x), made[0]
+
+    with pytest.raises(unspool.errors.ArrayError, match=r"calls backward\(\) on something"):
+        adjoint(step, init, xs, params=[twice])
+
+
+def energy(u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return (weight**2 * u**4).sum()
+
+
+def forces(u: torch.Tensor, weight: torch.nn.Parameter, other: torch.nn.Parameter) -> Any:
+    return torch.autograd.grad(energy(u, weight), u, create_graph=True)[0]
+
+
+def of_a_made_tensor(u: torch.Tensor, weight: torch.nn.Parameter, other: torch.nn.Parameter) -> Any:
+    made = u * weight
+    return torch.autograd.grad(energy(made, other), made, create_graph=True)[0]
+
+
+def of_a_weight(u: torch.Tensor, weight: torch.nn.Parameter, other: torch.nn.Parameter) -> Any:
+    return torch.autograd.grad(energy(u.detach(), weight), weight)[0]
+
+
+def of_a_weight_beside(
+    u: torch.Tensor, weight: torch.nn.Parameter, other: torch.nn.Parameter
+) -> Any:
+    return torch.autograd.grad(energy(u, other), other, retain_graph=True)[0].detach().mean(0)
+
+
+def of_two(u: torch.Tensor, weight: torch.nn.Parameter, other: torch.nn.Parameter) -> Any:
+    one, two = torch.autograd.grad(energy(u, other), [u, other], retain_graph=True)
+    return one + two.mean()
+
+
+def by_the_first_step(
+    u: torch.Tensor, weight: torch.nn.Parameter, other: torch.nn.Parameter
+) -> Any:
+    if u[0, 0] == 0.5:
+        return torch.autograd.grad(energy(u, weight), weight, create_graph=True)[0]
+    return forces(u, weight, other)
+
+
+def by_a_loop(u: torch.Tensor, weight: torch.nn.Parameter, other: torch.nn.Parameter) -> Any:
+    def inner(v: torch.Tensor, _: torch.Tensor) -> Any:
+        return v + 0.1 * forces(v, weight, other), None
+
+    return scan(inner, u, torch.arange(3), segment=1)[0]
+
+
+RIGHT = [forces, of_a_made_tensor, of_a_weight, of_a_weight_beside, of_two, by_the_first_step,
+         by_a_loop]  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("take", RIGHT)
+def test_a_gradient_that_ends_at_the_carry_is_right(take: Any, loop: Any) -> None:
+    def gradients(loop: Any) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        weight, other = leaf(), leaf()
+
+        def step(carry: Any, n: torch.Tensor) -> Any:
+            u, count = carry
+            # Without its graph, so that the carry never depends on the other weight.
+            change = take(u, weight, other)
+            change = change.detach() if take in (of_a_weight_beside, of_two) else change
+            return (torch.tanh(u * weight - 0.01 * change), count + 1), None
+
+        init = torch.full((3, 4), 0.5, requires_grad=take is not by_the_first_step)
+        count = torch.zeros((), dtype=torch.int64)
+        out, _ = loop(step, (init, count), [weight, other])
+        out.square().sum().backward()
+        return [out.detach(), weight.grad]
+
+    assert_same(gradients(loop), gradients(by_hand))
+
+
+def test_a_carry_that_comes_back_as_it_is_may_be_gone_through_once_it_is_detached() -> None:
+    def gradients(loop: Any) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        weight = leaf()
+
+        def step(u: torch.Tensor, n: torch.Tensor) -> Any:
+            change = 0.0
+            if n % 3 == 2:
+                change = torch.autograd.grad(energy(u, weight), weight, retain_graph=True)[0]
+            elif n == 0:
+                forces(u.detach().requires_grad_(), weight, weight)
+            new = torch.tanh(u * weight)
+            return (new.detach() if n % 3 == 1 else u if n % 3 == 2 else new), (change + u).sum()
+
+        _, ys = loop(step, weight)
+        ys.square().sum().backward()
+        return [ys.detach(), weight.grad]
+
+    init = torch.ones(3, 4)
+    found = gradients(lambda step, weight: adjoint(step, init, NUMBERS, params=[weight]))
+    assert_same(found, gradients(lambda step, _: plain(step, init, NUMBERS, STEPS)))
 
 
 @pytest.mark.parametrize("loop", LOOPS)
