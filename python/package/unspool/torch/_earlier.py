@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,18 +24,41 @@ class Earlier:
     A gradient that the step takes with respect to an argument is not affected. One that would go on
     through the argument to something that it depends on is an error.
 
+    What a tensor depends on is a set of them, a number with a bit for each.
+
     Arguments:
-        roots: all that an argument may depend on. A set of them is a number, with a bit for each.
+        init: the tensors of the first carry.
+        beside: what steps depend on beside their carry: `xs`, and parameters.
     """
 
-    def __init__(self, roots: Iterable[torch.Tensor]) -> None:
-        self._roots = list({id(root): root for root in roots if root.requires_grad}.values())
-        self._sets = {id(root): 1 << n for n, root in enumerate(self._roots)}
-        self._marks: dict[int, torch.Tensor] = {}
+    def __init__(self, init: Sequence[torch.Tensor], beside: Sequence[torch.Tensor]) -> None:
+        roots = {id(each): each for each in (*init, *beside) if each.requires_grad}
+        self._roots = list(roots.values())
+        self._sets = {key: 1 << place for place, key in enumerate(roots)}
+        self._beside, self._marks = self.sets(beside), dict[int, torch.Tensor]()
 
     def sets(self, tensors: Iterable[torch.Tensor]) -> list[int]:
-        """Of each tensor the set with it alone; the empty one if it is not among the roots."""
+        """Of each tensor the set with it alone; the empty one if it needs no gradient."""
         return [self._sets.get(id(each), 0) for each in tensors]
+
+    def after(self, carry: Sequence[int], parts: Sequence[int]) -> list[int]:
+        """What the carry after a step depends on, from that of the carry before it, and from which
+        inputs, as bits, had a part in each of its tensors."""
+        sets = [(1 << place, each) for place, each in enumerate((*carry, *self._beside))]
+        return [
+            functools.reduce(operator.or_, (each for bit, each in sets if bit & part), 0)
+            for part in parts
+        ]
+
+    def repeated(self, carry: Sequence[int], steps: Sequence[Sequence[int]]) -> list[int]:
+        """What the carry depends on after any number of such steps, in any order."""
+        before, now = list[int](), list(carry)
+        while before != now:
+            before = now
+            for parts in steps:
+                pairs = zip(now, self.after(now, parts), strict=True)
+                now = [one | other for one, other in pairs]
+        return now
 
     def arguments(
         self, n: int, tensors: Sequence[torch.Tensor], sets: Sequence[int], rest: Plain
@@ -95,5 +120,5 @@ def through(n: int) -> ArrayError:
         "a gradient of it with respect to what these were computed from, such as a parameter. In a "
         "plain loop that goes back through the steps before, and adjoint keeps no graph of them. "
         "Use detach() of the arguments there, or torch.autograd.grad with respect to the arguments "
-        "or to a tensor of the step, or a plain loop."
+        "or to a tensor of the step; or unspool.torch.scan, which goes back through them."
     )

@@ -82,7 +82,7 @@ class Loop:
         self.given = list(init)
         self.init: list[torch.Tensor] = [leaf.detach() for leaf in init]
         self.steps = rows.length or 0
-        self.earlier = Earlier([*params, *init, *rows.leaves])
+        self.earlier = Earlier(init, [*rows.leaves, *params])
         self.sources = self.earlier.sets(self.given)
         self.unseen: int | None = None
         self.parts: list[list[int]] = []
@@ -103,29 +103,10 @@ class Loop:
                 "the cache away."
             )
         self.parts.append(once.parts())
-        self.sources = self._sources_after(self.parts[-1])
+        self.sources = self.earlier.after(self.sources, self.parts[-1])
         if n == SEEN - 1 and not self.grows:
-            self._repeat()
+            self.sources = self.earlier.repeated(self.sources, self.parts)
         return found
-
-    def _sources_after(self, parts: Sequence[int]) -> list[int]:
-        """What the carry after a step depends on, of which these inputs had a part in it."""
-        sets = [*self.sources, *self.earlier.sets([*self.rows.leaves, *self.params])]
-        pairs = [(1 << place, each) for place, each in enumerate(sets)]
-        return [
-            functools.reduce(operator.or_, (each for bit, each in pairs if bit & part), 0)
-            for part in parts
-        ]
-
-    def _repeat(self) -> None:
-        """Adds to `sources` what the carry depends on after any number of steps such as those that
-        were seen, in any order."""
-        before: list[int] = []
-        while before != self.sources:
-            before = self.sources
-            for parts in self.parts:
-                pairs = zip(self.sources, self._sources_after(parts), strict=True)
-                self.sources = [one | other for one, other in pairs]
 
     def advanced(
         self, n: int, leaves: list[torch.Tensor], *, new: bool
@@ -134,7 +115,7 @@ class Loop:
         if self.grows:
             once, found = self._with_graph(n, leaves, self.sources if new else None)
             if new:
-                self.sources = self._sources_after(once.parts())
+                self.sources = self.earlier.after(self.sources, once.parts())
             return found
         versions, nodes = [leaf._version for leaf in leaves], count_nodes()
         made, y = self._checked(n, leaves, versions, self._plain_step(n, leaves))
@@ -153,7 +134,7 @@ class Loop:
         if self.grows or not any(ended):
             return
         self.parts.append(once.parts())
-        self._repeat()
+        self.sources = self.earlier.repeated(self.sources, self.parts)
         if any(map(operator.and_, ended, map(bool, self._sets(n, self.sources)))):
             raise through(n)
 
