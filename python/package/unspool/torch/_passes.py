@@ -180,7 +180,8 @@ class Loop:
             raise ArrayError(
                 f"adjoint: step {n} takes a gradient itself, and the first two steps took none, so "
                 "that those after them run without a graph. Compute what it takes the gradient of "
-                "within torch.enable_grad()."
+                "within torch.enable_grad(); for a gradient with respect to the carry, take one in "
+                "the first step too."
             ) from error
 
     def _checked(
