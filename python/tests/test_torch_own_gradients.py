@@ -433,6 +433,32 @@ def test_a_gradient_with_respect_to_what_the_loop_was_given_is_an_error(of: str)
         adjoint(step, init, xs, params=[twice])
 
 
+def test_a_gradient_with_respect_to_the_init_of_a_scan_is_an_error_when_computed_again() -> None:
+    weight = leaf()
+    init = weight * torch.ones(3, 4)
+
+    def step(u: torch.Tensor, n: torch.Tensor) -> Any:
+        made = torch.autograd.grad((u**2).sum(), init, retain_graph=True, allow_unused=True)[0]
+        return torch.tanh(u * weight) + 0.1 * made, None
+
+    with pytest.raises(unspool.errors.ArrayError, match="with respect to a tensor of `init`"):
+        scan(step, init, NUMBERS, segment=3)[0].sum().backward()
+
+
+def test_a_first_step_that_is_another_one_hides_no_gradient_of_a_later_one() -> None:
+    weight = leaf()
+
+    def step(u: torch.Tensor, n: torch.Tensor) -> Any:
+        factor: Any = 1.0
+        if n == 5:
+            with torch.enable_grad():
+                factor = by_grad((weight * u**2).sum(), weight)
+        return (torch.full((3, 4), 0.5) if n == 0 else torch.tanh(u * weight)) * factor, None
+
+    with pytest.raises(unspool.errors.ArrayError, match=r"calls backward\(\) on something"):
+        by_adjoint(step, torch.ones(3, 4), [weight]).sum().backward()
+
+
 def energy(u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return (weight**2 * u**4).sum()
 
