@@ -75,8 +75,9 @@ def adjoint(
 
     Raises:
         ArrayError: `step` reads a tensor that needs a gradient and is not in `params`, changes its
-            carry in place or to other shapes, or the carry has something that is not a tensor; in
-            the backward pass, a step computes something else than in the forward pass.
+            carry in place or to other shapes, or takes a gradient through its arguments; the carry
+            has something that is not a tensor; in the backward pass, a step computes something else
+            than in the forward pass.
         OptionError: an argument makes no sense, or `step` returned no pair; `check` with a schedule
             that does not know the number of steps.
         ScheduleError: the schedule breaks a rule, or is for another number of steps.
