@@ -99,6 +99,22 @@ def test_auto_keeps_as_many_states_as_there_is_room_for() -> None:
     assert 5 < few < 30 and many == 59 and torch.equal(one, other)
 
 
+def test_params_of_which_one_is_computed_from_another_are_an_error() -> None:
+    weight, alone, init = leaf(3), leaf(3), leaf(3)
+    twice = 2 * weight
+    for params in ([weight, twice], [twice, 3 * twice], [alone, twice[:2], weight]):
+        with pytest.raises(unspool.errors.ArrayError, match="counted twice"):
+            adjoint(lambda u, x: (u * twice, None), init, length=5, params=params)
+
+    def step(u: torch.Tensor, x: Any) -> Any:
+        return u * twice * alone, None
+
+    carry, _ = adjoint(step, init, length=5, params=[twice, alone])
+    found = torch.autograd.grad(carry.sum(), [weight, alone], retain_graph=True)
+    expected = torch.autograd.grad(plain(step, init, None, 5)[0].sum(), [weight, alone])
+    assert same(found, expected)
+
+
 def test_a_tensor_that_is_missing_in_params_is_an_error(spool: unspool.Spool) -> None:
     weight, other, init = leaf(3), leaf(3), leaf(3)
     derived = other * 2

@@ -18,6 +18,7 @@ from unspool.schedules.given import figure
 from ._changed import refuse
 from ._checked import Told, count_of
 from ._eager import uncompiled
+from ._graph import parts_reached
 from ._passes import Loop, Passes
 from ._spools import spool_of
 from ._surroundings import transformed
@@ -124,7 +125,16 @@ def _params(params: Iterable[torch.Tensor]) -> list[torch.Tensor]:
             )
         if tensor.requires_grad:
             found[id(tensor)] = tensor
-    return list(found.values())
+    listed = list(found.values())
+    for tensor in listed:
+        others = [other for other in listed if other is not tensor]
+        if tensor.grad_fn is not None and any(parts_reached([tensor], others)):
+            raise ArrayError(
+                f"adjoint(params=...): its tensor of shape {list(tensor.shape)} is computed from "
+                "another one in it, whose gradient would be counted twice: list only what the step "
+                "reads itself, or compute the one from the other within the step."
+            )
+    return listed
 
 
 class _Node(torch.autograd.Function):
