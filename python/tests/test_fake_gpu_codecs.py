@@ -141,7 +141,7 @@ def test_arrays_of_host_and_gpu_cross_over(spool: Spool, driver: Driver) -> None
 def test_a_long_history_goes_through_all_tiers(driver: Driver, tmp_path: Path) -> None:
     disk = Disk(tmp_path, compress="zstd")
     with Spool(
-        device_memory="128KiB", host_memory="256KiB", disk=disk, device="cuda", codec=BOUND
+        device_memory="96KiB", host_memory="96KiB", disk=disk, device="cuda", codec=BOUND
     ) as spool:
         values = [wave((96, 128), "float32", seed) for seed in range(60)]
         spool.expect(reversed(range(60)), once=True)
