@@ -459,6 +459,25 @@ def test_a_first_step_that_is_another_one_hides_no_gradient_of_a_later_one() -> 
         by_adjoint(step, torch.ones(3, 4), [weight]).sum().backward()
 
 
+@pytest.mark.parametrize("way", ["read later", "led on later"])
+def test_what_comes_into_the_carry_after_the_first_steps_is_not_missed(way: str) -> None:
+    weight, late = leaf(), leaf()
+
+    def step(carry: Any, n: torch.Tensor) -> Any:
+        (u, v), factor = carry, 1.0
+        if n == 6:
+            with torch.enable_grad():
+                factor = by_grad((late * u**2).sum(), late)
+        if way == "read later":
+            return (torch.tanh(u * (late if n == 4 else weight)) * factor, v), None
+        return (torch.tanh(u * weight + (v if n == 4 else 0)) * factor, torch.sin(v * late)), None
+
+    start = torch.ones(3, 4), torch.ones(3, 4)
+    with pytest.raises(unspool.errors.ArrayError, match=r"calls backward\(\) on something"):
+        carry, _ = adjoint(step, start, NUMBERS, params=[weight, late])
+        carry[0].sum().backward()
+
+
 def energy(u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return (weight**2 * u**4).sum()
 

@@ -36,6 +36,7 @@ class Earlier:
         self._roots = list(roots.values())
         self._sets = {key: 1 << place for place, key in enumerate(roots)}
         self._beside, self._marks = self.sets(beside), dict[int, torch.Tensor]()
+        self.all = (1 << len(roots)) - 1
 
     def sets(self, tensors: Iterable[torch.Tensor]) -> list[int]:
         """Of each tensor the set with it alone; the empty one if it needs no gradient."""

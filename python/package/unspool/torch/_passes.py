@@ -105,7 +105,8 @@ class Loop:
         self.parts.append(once.parts())
         self.sources = self.earlier.after(self.sources, self.parts[-1])
         if n == SEEN - 1 and not self.grows:
-            self.sources = self.earlier.repeated(self.sources, self.parts)
+            # What the steps after them let in is not seen: it may be everything.
+            self.sources = [self.earlier.all] * len(self.sources)
         return found
 
     def advanced(
