@@ -27,7 +27,7 @@ const ROOMS: &[Room] = &[
     room("restart", &["restart"], 8_290),
     room("adjoint", &["adjoint"], 6_320),
     room("python, native", &["python/src"], 13_760),
-    room("python, package", &["python/package"], 30_260),
+    room("python, package", &["python/package"], 30_270),
     room("c", &["c"], 4_670),
     room("messages", &["packages/messages"], 13_710),
     room("paging", &["packages/paging"], 4_890),
