@@ -63,21 +63,21 @@ def free_host() -> int:
 
 
 def at_death(owner: Any, call: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function when nobody refers to `owner` any more; not while the interpreter ends, when
-    all spools are closed and little of Python is left."""
+    """Calls a function when nobody refers to `owner` any more. While the interpreter ends it is not
+    called: all spools are closed then, and little of Python is left."""
     made = weakref.finalize(owner, call, *args)
     made.atexit = False
     return made
 
 
 def close_quietly(spool: Any) -> None:
-    """Closes a spool of our own, at a moment when nobody could handle an error."""
+    """Closes a spool of our own. Raises nothing, as nobody could handle an error here."""
     with contextlib.suppress(Error):
         spool.close(discard_unflushed=True)
 
 
 def discard_quietly(spool: Any, version: int) -> None:
-    """Discards what nobody will read; it may be gone, or the spool closed."""
+    """Discards a version that nobody will read. It may be gone already, or the spool closed."""
     with contextlib.suppress(Error):
         spool.discard(version)
 

@@ -55,27 +55,28 @@ pub(super) enum Left {
 impl Core {
     pub(super) fn on_expect(&mut self, version: Version, then: Then) {
         self.hints.push(version, then);
-        let is_saved = self.table.find(version).is_some_and(|row| self.table.get(row).exists());
-        if then == Then::Goes && !is_saved && self.prefetching == Prefetching::On {
+        let row = self.table.find(version);
+        let exists = row.is_some_and(|row| self.table.get(row).exists());
+        if then == Then::Goes && !exists && self.prefetching == Prefetching::On {
             self.prefetching = Prefetching::AfterRestore;
         }
-        if let Some(row) = self.table.find(version) {
-            // A hint for a checkpoint that exists means that the forward pass is over: the room
-            // that was left for it can be used.
-            self.writing &= !self.table.get(row).exists();
+        // A hint for a checkpoint that exists means that the forward pass is over: the room that
+        // was left for it can be used.
+        self.writing &= !exists;
+        if let Some(row) = row {
             self.rest(row);
         }
     }
 
     pub(super) fn on_forget_hints(&mut self) {
-        self.before_restore();
+        self.await_no_restore();
         let mut removed = core::mem::take(&mut self.removed);
         self.hints.clear(&mut removed);
         self.after_removal(removed);
     }
 
-    /// What holds prefetches back until the next restore ends.
-    pub(super) fn before_restore(&mut self) {
+    /// Prefetches that wait for a restore may begin.
+    pub(super) fn await_no_restore(&mut self) {
         if self.prefetching == Prefetching::AfterRestore {
             self.prefetching = Prefetching::On;
         }

@@ -25,7 +25,7 @@ impl Core {
         out: &mut Vec<Command>,
     ) {
         (self.writing, self.reclaimed) = (false, false);
-        self.before_restore();
+        self.await_no_restore();
         self.rewriting.restores();
         let Some(row) = self.table.find(version) else {
             let discarded = self.table.was_discarded(version);
