@@ -210,6 +210,19 @@ def test_a_reverse_sweep_reads_one_difference_a_state_and_leaves_nothing(base: S
     assert base.stats().restores - before == 39
 
 
+def test_what_is_read_back_once_goes_after_its_last_restore(base: Spool) -> None:
+    history = IncrementalSpool(base, Bound(abs=BOUND), full=3)
+    for version in range(7):
+        history.save(version, np.full(100, float(version)))
+    history.expect([*reversed(range(7)), 2], once=True)
+    for version in reversed(range(7)):
+        assert abs(history.load(version) - version).max() <= BOUND
+    assert history.versions() == [2]
+    target = np.zeros(100)
+    history.restore(2, target)
+    assert abs(target - 2).max() <= BOUND and len(history) == len(base) == 0
+
+
 def test_a_restore_in_any_order_reads_at_most_every_checkpoints(base: Spool) -> None:
     history = IncrementalSpool(base, Bound(abs=BOUND), full=8)
     for version, state in enumerate(walk(50)):
@@ -506,6 +519,8 @@ def test_spools_and_codecs_that_cannot_be_used_are_refused(base: Spool) -> None:
             IncrementalSpool(base, Bound(abs=1), full=every)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="not a Spool"):
         IncrementalSpool("spool", Bound(abs=1))  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="leave one of them out"):
+        IncrementalSpool(base, Bound(abs=1)).expect([1], once=True, last=True)
     base.save(1, np.zeros(3))
     with pytest.raises(OptionError, match="not empty"):
         IncrementalSpool(base, Bound(abs=1))

@@ -12,7 +12,7 @@
 //! Sizes of memory are whole pages of 2 MiB. A size in main memory is an upper limit: the tier
 //! takes memory when it needs it, and what the machine has left then is asked then. So it is at
 //! least [`LEAST`], however little is free. Where a launcher says how many processes it has started
-//! on the node, each gets the same: its part of that share of all memory, whoever comes first.
+//! on the node, each of them gets an equal part of that share, whichever opens first.
 
 mod ranks;
 

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar, cast
 
-__all__ = ["Debug", "Disk", "Region"]
+from .errors import OptionError, shown
+
+__all__ = ["Debug", "Disk", "Region", "record_of"]
+
+_T = TypeVar("_T")
+
+
+def record_of(name: str, given: Any, kind: type[_T]) -> _T:
+    """The record of options that was given, or the usual one.
+
+    Raises:
+        OptionError: it is of another class.
+    """
+    if given is not None and not isinstance(given, kind):
+        raise OptionError(f"{name}={shown(given)}: give a {kind.__name__}(...).")
+    return kind() if given is None else cast("_T", given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 from .._history import checked
+from .._types import record_of
 from ..errors import OptionError, VersionExistsError
 from ..schedules import as_schedule
 from ..schedules.given import figure
@@ -114,9 +115,7 @@ def adjoint(
     given = {"at_end": at_end, "progress": progress}
     given = {name: function for name, function in given.items() if function is not None}
     _check_functions(forward=forward, reverse=reverse, **given)
-    access = Access() if access is None else access
-    if not isinstance(access, Access):
-        raise OptionError(f"adjoint(access={access!r}): that is not an unspool.types.Access.")
+    access = record_of("access", access, Access)
     checked("adjoint", spool)
     base, learns = _integer("first", access.first), access.lookahead == "learn"
     ahead = _ahead(access.lookahead, spool)

@@ -185,6 +185,8 @@ class IncrementalSpool:
         last: bool | Iterable[bool] | None = None,
     ) -> None:
         """Announces restores, as `Spool.expect` does."""
+        if once and last is not None:
+            raise OptionError("expect(once=True, last=...): leave one of them out.")
         if once:
             versions = [operator.index(version) for version in versions]
         self._spool.expect(versions, last=last)

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from .._files import AnyPath, absolute
 from .._trees import is_unicode
-from .._types import Disk
+from .._types import Disk, record_of
 from .._unspool import Spool
 from ..codecs.values import Codecs
 from ..errors import (
@@ -562,9 +562,7 @@ class Checkpointer:
 
 
 def _stop(given: Any) -> Stop:
-    stop = Stop() if given is None else given
-    if not isinstance(stop, Stop):
-        raise OptionError(f"stop={shown(stop)}: write a Stop, such as Stop(limit='23h50min').")
+    stop = record_of("stop", given, Stop)
     if not isinstance(stop.on_error, str) or stop.on_error not in ("raise", "warn"):
         raise OptionError(f'Stop(on_error={shown(stop.on_error)}): write "raise" or "warn".')
     return stop

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar, cast
+from typing import Any
 
+from .._types import record_of
 from .._unspool import automatic_rule
 from ..errors import OptionError
 from ..stats import plain, size, table, time
@@ -19,8 +20,6 @@ from .places import Place, directory_of, endurance_of
 from .plans import LeftOut
 from .power import Power
 from .sizes import bytes_of, count_of, duration_of, number
-
-_T = TypeVar("_T")
 
 #: A way that loses so much more of the time is as good, if it is simpler.
 AS_GOOD = 0.001
@@ -279,8 +278,8 @@ def advise(
     """
     notes: list[str] = []
     # What costs no time is checked before anything is measured.
-    failures = _record("failures", failures, Failures)
-    waits, costs = _record("waits", waits, Waits), _record("costs", costs, Costs)
+    failures = record_of("failures", failures, Failures)
+    waits, costs = record_of("waits", waits, Waits), record_of("costs", costs, Costs)
     ranks, writers = count_of("ranks", ranks, MOST), count_of("writers", writers, MOST)
     every, source = _mtbf(failures.mtbf, failures.rank_mtbf, ranks)
     arrays = sample_of(checkpoint)
@@ -321,11 +320,6 @@ def advise(
     if not choices:
         raise OptionError(f"No way of keeping checkpoints works: {left_out[0].reason}")
     return Advice(problem, choices, left_out, tuple(notes))
-
-
-def _record(name: str, given: Any, kind: type[_T]) -> _T:
-    _check_kind(name, given, kind)
-    return kind() if given is None else cast("_T", given)
 
 
 def _mtbf(job: Any, rank: Any, ranks: int) -> tuple[float, str]:
