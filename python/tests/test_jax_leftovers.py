@@ -15,6 +15,7 @@ jax = pytest.importorskip("jax", "0.10")
 import jax.numpy as jnp  # noqa: E402
 import unspool.jax as loops  # noqa: E402
 
+from helpers import python  # noqa: E402
 from jax_programs import START, WEIGHT, close  # noqa: E402
 
 STEPS = 40
@@ -258,3 +259,28 @@ def test_threads_that_look_while_others_compute(spool: unspool.Spool) -> None:
         over.set()
         watcher.join(60)
     assert looks and len(spool) == 0
+
+
+def test_threads_that_ask_at_once_do_not_wait_for_each_other() -> None:
+    """Each lets the other one go on while it asks, as calls of Python may; a lock that was held
+    meanwhile stopped both for ever."""
+    program = """if True:
+        import threading
+        import jax, jax.numpy as jnp, unspool, unspool.jax as loops
+        from unspool._unspool import jax_tidied_by
+
+        with unspool.Spool(host_memory="1MiB") as spool:
+            run = lambda x: loops.scan(lambda u, _: (u * x, None), x, None, 8, spool=spool)[0]
+            kept = jax.vjp(run, jnp.float32(1))
+            both = threading.Barrier(2)
+            before = jax_tidied_by(lambda of_python, run: both.wait(20))
+            threads = [threading.Thread(target=len, args=(spool,)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            jax_tidied_by(before)
+            print("broken" if both.broken else "passed")
+    """
+    done = python(program, timeout=120)
+    assert done.stdout.strip() == "passed", done.stderr

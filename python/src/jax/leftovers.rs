@@ -38,8 +38,12 @@ pub fn tidy_within(execution: Execution) {
 }
 
 fn ask(py: Python<'_>, of_python: bool, run: Option<i64>) -> PyResult<()> {
-    let asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    let asked = asked.as_ref().map(|asked| asked.clone_ref(py));
+    // Not while the lock is held: another thread of Python would wait for it, and what is called
+    // lets such a thread go on.
+    let asked = {
+        let known = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().map(|asked| asked.clone_ref(py))
+    };
     asked.map_or(Ok(()), |asked| asked.call1(py, (of_python, run)).map(drop))
 }
 

@@ -167,7 +167,8 @@ impl ScheduleCore {
 
     /// The forward pass has ended with the working state being state `steps`.
     fn finish(&self, py: Python<'_>, steps: u64) -> PyResult<()> {
-        guarded(py, || self.inner().finish(steps).map_err(|why| wrong(py, &why)))
+        let finish = || self.inner().finish(steps);
+        guarded(py, || finish().map_err(|why| wrong(py, &why)))
     }
 
     /// What all actions that are left cost; this one stays where it is. `steps`: where the forward

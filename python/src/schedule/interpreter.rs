@@ -50,17 +50,20 @@ impl PyInterpreter {
     /// The `Forward` that was seen last went to state `steps` and no further: the forward pass has
     /// ended.
     fn stopped_at(&self, py: Python<'_>, steps: u64) -> PyResult<()> {
-        guarded(py, || self.inner().stopped_at(steps).map_err(|fault| refused(py, &fault)))
+        let stopped = || self.inner().stopped_at(steps);
+        guarded(py, || stopped().map_err(|fault| refused(py, &fault)))
     }
 
     /// Whether the schedule ended as it must.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        guarded(py, || self.inner().finish().map_err(|fault| refused(py, &fault)).map(|_| ()))
+        let finish = || self.inner().finish();
+        guarded(py, || finish().map_err(|fault| refused(py, &fault)).map(|_| ()))
     }
 
     /// What was counted until now: the fields of `unspool.schedules.Counts`.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        counted(py, &self.inner().counts())
+        let counts = self.inner().counts();
+        counted(py, &counts)
     }
 }
 
