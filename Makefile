@@ -35,10 +35,22 @@ STUDIES := lab/studies
 NOTICES := $(PACKAGE)/THIRD-PARTY.txt
 # The compiled kernels; a wheel that is built without them compiles kernels when they are needed.
 PACK := $(PACKAGE)/kernels/kernels.pack
-# One build for all of them. xtask, whose parser of Rust takes long to compile, is tested by lint.
-RUST_TESTS := $(CARGO) test --workspace --exclude xtask --locked
-# A CUDA driver in plain memory, for the tests of arrays on a GPU; the Rust tests build it.
-FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/deps/libunspool_fakecuda.so
+# What is tested, in one build: the library, from the engine to the Python package, without the client
+# of object stores, whose packages are most of all; or, with WHOLE=1, everything. xtask, whose parser
+# of Rust takes long to compile, is tested by lint.
+LIBRARY := core verify codec cuda gpu-codec tiers transfer restart remote schedule python \
+	testkit fakecuda gpu-tests sim interleavings
+TESTED = $(if $(WHOLE),--workspace --exclude xtask,--package unspool $(LIBRARY:%=--package unspool-%) \
+	--no-default-features --features unspool-interleavings/shuttle)
+BUILT := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug
+# The Python tests have an environment of their own, and wheels of what the Rust tests have built. As
+# many tests run at once as there are cores, and four at most.
+TEST := $(VENV)/test
+TEST_PIP := $(TEST)/bin/python -m pip --disable-pip-version-check --quiet
+TEST_WHEELS := $(BUILT)/wheels
+PYTEST := -m pytest --numprocesses auto --maxprocesses 4
+# A CUDA driver in plain memory, for the tests of arrays on a GPU.
+FAKE_DRIVER := FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(BUILT)/deps/libunspool_fakecuda.so"
 
 RUST_SOURCES := $(shell find engine restart adjoint packages/paging/src $(PACKAGE)/src -name '*.rs' -path '*/src/*') \
 	$(wildcard Cargo.toml Cargo.lock engine/*/Cargo.toml restart/Cargo.toml restart/remote/Cargo.toml adjoint/Cargo.toml packages/paging/Cargo.toml $(PACKAGE)/Cargo.toml)
@@ -48,7 +60,8 @@ STUDIES_SOURCES := $(STUDIES)/pyproject.toml $(wildcard $(STUDIES)/*.toml $(STUD
 PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PACK)) \
 	$(shell find $(PACKAGE)/package -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
-.PHONY: kernels help demo test test-rust test-python test-messages test-paging test-veloc test-peers \
+.PHONY: kernels help demo test test-rust test-python test-studies test-wheels test-c test-messages \
+	test-paging test-veloc test-peers \
 	bench lint fmt sim fuzz mutants \
 	clean need-rust docs stub build-c install uninstall header results wheels sdist check-wheel deny
 
@@ -60,22 +73,34 @@ demo: $(VENV)/.studies ## migrate the default model through a spool and write pi
 	@echo
 	@echo "The migrated image: demo-output/image.png"
 
-test: test-rust test-python ## run all tests of the project itself: Rust and Python
+test: test-rust test-python $(if $(WHOLE),test-studies) ## run the tests of the library, Rust and Python; WHOLE=1: those of all packages too
 	@echo
-	@echo "All tests passed: the Rust workspace, the Python package, and the studies."
+	@echo "All tests passed: $(if $(WHOLE),everything but those of make test-peers,those of the library in Rust and in Python)."
 
 test-rust: need-rust ## run the Rust tests
-	$(RUST_TESTS)
+	$(CARGO) test --locked $(TESTED)
 
-test-python: $(VENV)/.test ## run the Python tests on the release wheel
-	$(BIN)/python -m pytest $(PACKAGE)
-	$(BIN)/python -m pytest $(STUDIES)
-	$(RUST_TESTS) --no-run --quiet
-	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
-		$(BIN)/python -m pytest $(PACKAGE) -m fake_gpu
-	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
-		$(BIN)/python -m pytest $(STUDIES) -m fake_gpu
-	$(BIN)/python -m pytest docs
+test-python: $(TEST)/.made test-wheels ## run the Python tests of the library
+	$(TEST)/bin/python $(PYTEST) $(PACKAGE)
+	$(FAKE_DRIVER) $(TEST)/bin/python $(PYTEST) $(PACKAGE) -m fake_gpu
+	$(TEST)/bin/python -m pytest docs
+
+test-studies: WHOLE := 1
+test-studies: $(TEST)/.studies test-wheels ## run the Python tests of the studies
+	$(TEST)/bin/python $(PYTEST) $(STUDIES)
+	$(FAKE_DRIVER) $(TEST)/bin/python $(PYTEST) $(STUDIES) -m fake_gpu
+	$(TEST)/bin/python -m pytest docs
+
+test-wheels: $(TEST)/.made need-rust
+	$(CARGO) test --no-run --locked $(TESTED)
+	rm -rf $(TEST_WHEELS)
+	$(TEST)/bin/python xtask/dev_wheel.py $(PACKAGE) $(BUILT)/deps/lib_unspool.so $(TEST_WHEELS)
+	$(if $(WHOLE),$(TEST)/bin/python xtask/dev_wheel.py $(STUDIES) $(BUILT)/deps/lib_native.so $(TEST_WHEELS))
+	$(TEST_PIP) install --force-reinstall --no-deps $(TEST_WHEELS)/*.whl
+	$(TEST_PIP) install $(TEST_WHEELS)/*.whl
+
+test-c: need-rust ## run the tests of the C interface alone
+	$(CARGO) test --locked --package unspool-c
 
 test-messages: need-rust ## run the Rust tests of packages/messages alone
 	$(CARGO) test --locked --package unspool-messages --package unspool-recorder
@@ -86,16 +111,20 @@ test-paging: need-rust ## run the Rust tests of packages/paging alone
 test-veloc: need-rust ## run the Rust tests of packages/veloc alone
 	$(CARGO) test --locked --package unspool-veloc
 
-test-peers: $(VENV)/.peers $(VERSITYGW) $(MPICH)/bin/mpicc_abi ## run the tests with other projects' packages and servers, and their own tests (needs Go)
-	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/peers -m peer
-	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/test_devito_example.py
-	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/test_torch*.py $(PACKAGE)/tests/test_checkpointer_torch.py
-	$(PEERS)/bin/python -m pytest $(STUDIES)/tests/peers -m peer
-	UNSPOOL_TEST_VERSITYGW=$(CURDIR)/$(VERSITYGW) $(CARGO) test --locked --package unspool-testkit \
-		--test conformance_remote -- --ignored
-	UNSPOOL_TEST_MPICH=$(CURDIR)/$(MPICH) $(CARGO) test --locked --package unspool-veloc --test programs -- ranks mpi
+# The wheel of the library that they run with: that of the other tests, or the one of a release.
+PEERS_WHEEL ?= $(TEST_WHEELS)/unspool-*.whl
+test-peers: WHOLE := 1
+test-peers: test-wheels $(PEERS)/.made $(VERSITYGW) $(MPICH)/bin/mpicc_abi ## run the tests with other projects' packages and servers, and their own tests (needs Go)
+	$(PEERS_PIP) install --force-reinstall --no-deps $(PEERS_WHEEL) $(TEST_WHEELS)/unspool_studies-*.whl
+	$(PEERS_PIP) install $(PEERS_WHEEL) $(TEST_WHEELS)/unspool_studies-*.whl
+	$(PEERS)/bin/python $(PYTEST) $(PACKAGE)/tests/peers -m peer
+	$(PEERS)/bin/python $(PYTEST) $(PACKAGE) -k "torch or jax or devito"
+	$(FAKE_DRIVER) $(PEERS)/bin/python $(PYTEST) $(PACKAGE) -m fake_gpu -k jax
+	$(PEERS)/bin/python $(PYTEST) $(STUDIES)/tests/peers -m peer
+	UNSPOOL_TEST_VERSITYGW=$(CURDIR)/$(VERSITYGW) $(CARGO) test --locked $(TESTED) \
+		--test conformance_store -- --ignored
 	UNSPOOL_TEST_MPICH=$(CURDIR)/$(MPICH) UNSPOOL_TEST_PEERS=$(CURDIR)/$(PEERS) \
-		$(CARGO) test --locked --package unspool-recorder --test programs -- counted coded
+		$(CARGO) test --locked $(TESTED) --test programs -- ranks mpi counted coded
 
 bench: need-rust $(VENV)/.studies ## print tables of what things cost, against the raw operation of the same run
 	$(CARGO) run --locked --release --package unspool-benches
@@ -173,13 +202,13 @@ lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) 
 
 # By the compiler of CUDA 12.9: drivers of CUDA 12 refuse machine code of 13, and those of 13 take
 # this. What was compiled stays in a folder, so that only what has changed is compiled again.
-kernels: need-rust $(VENV)/.made ## compile every CUDA kernel, for wheels that are built afterwards (needs no GPU)
+kernels: need-rust $(VENV)/.made ## compile every CUDA kernel, for wheels that are built afterwards (needs no GPU); ARCHS=sm_90: for one architecture alone
 	$(PIP) install 'nvidia-cuda-nvrtc-cu12>=12.9,<13'
+	$(CARGO) build --locked $(TESTED) --example kernels
 	export UNSPOOL_NVRTC="$$($(BIN)/python -c \
 		'import nvidia.cuda_nvrtc as m; print(list(m.__path__)[0] + "/lib")')"; \
-	$(CARGO) run --locked --package unspool-gpu-codec --example kernels -- $(PACK) \
-		$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/kernels; \
-	$(CARGO) test --locked --package unspool-gpu-codec --test kernels
+	$(BUILT)/examples/kernels $(PACK) $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/kernels $(ARCHS); \
+	$(CARGO) test --locked $(TESTED) --test kernels
 
 # The C interface, for C, C++ and Fortran; VELOC's; and two commands. The static library is made here
 # alone: it is large. What is built already is installed without cargo.
@@ -253,28 +282,27 @@ $(VENV)/.studies: $(VENV)/.unspool $(STUDIES_SOURCES)
 	$(PIP) install dist/unspool-*.whl dist/unspool_studies-*.whl
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.studies $(PACKAGE)/tests/requirements.txt $(STUDIES)/tests/requirements.txt
-	$(PIP) install --requirement $(PACKAGE)/tests/requirements.txt \
-		--requirement $(STUDIES)/tests/requirements.txt
+$(TEST)/.made: $(VENV)/.made $(PACKAGE)/tests/requirements.txt
+	xtask/venv.sh "$(PYTHON)" $(TEST)
+	$(TEST_PIP) install --requirement $(PACKAGE)/tests/requirements.txt
+	@touch $@
+
+$(TEST)/.studies: $(TEST)/.made $(STUDIES)/tests/requirements.txt
+	$(TEST_PIP) install --requirement $(STUDIES)/tests/requirements.txt
 	@touch $@
 
 # An environment of their own, as Devito pins what the other tests use: 550 MB of wheels, and one
 # package that is compiled. PyTorch is 3 GB more: its wheel for Linux does not load without the
 # libraries of CUDA, also where there is no GPU.
-$(VENV)/.peers-made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt \
-		$(STUDIES)/tests/peers/requirements.txt
+$(PEERS)/.made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt \
+		$(STUDIES)/tests/requirements.txt $(STUDIES)/tests/peers/requirements.txt
 	xtask/venv.sh "$(PYTHON)" $(PEERS)
 	$(PEERS_PIP) install --requirement $(PACKAGE)/tests/peers/requirements.txt \
 		--requirement $(STUDIES)/tests/peers/requirements.txt
 	@touch $@
 
-$(VENV)/.peers: $(VENV)/.studies $(VENV)/.peers-made
-	$(PEERS_PIP) install --force-reinstall --no-deps dist/unspool-*.whl dist/unspool_studies-*.whl
-	$(PEERS_PIP) install dist/unspool-*.whl dist/unspool_studies-*.whl
-	@touch $@
-
 # A server of S3 for the tests of the remote tier; nothing else here needs Go.
-$(VERSITYGW): | $(VENV)/.peers-made
+$(VERSITYGW): | $(PEERS)/.made
 	@command -v "$(GO)" >/dev/null || { echo "Go is not there: install it (go.dev/dl)" >&2; exit 1; }
 	GOBIN="$(CURDIR)/$(@D)" $(GO) install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import time
 import warnings
@@ -116,9 +117,13 @@ def test_places_that_make_no_sense_are_refused(
     tmp_path: Path, options: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(errors.StorageError, match=why) as raised:
+    with pytest.raises(errors.StorageError) as raised:
         flat.checkpointer(tmp_path / "run", device="cpu", **options)
-    assert "secret" not in str(raised.value)
+    said = str(raised.value)
+    assert "secret" not in said
+    if "built without a client of object stores" in said:
+        pytest.skip("the extension has no client of object stores: `make test WHOLE=1`")
+    assert re.search(why, said)
 
 
 def test_the_interval_of_copies_is_written_as_the_other_one(tmp_path: Path) -> None:

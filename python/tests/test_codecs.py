@@ -122,12 +122,11 @@ def test_the_same_array_gives_the_same_bytes_in_any_layout() -> None:
     assert pickle.loads(pickle.dumps(encoded)) == encoded
 
 
-def test_arrays_of_pytorch_and_jax_are_encoded() -> None:
+@pytest.mark.parametrize("name", ["torch", "jax.numpy"])
+def test_arrays_of_other_libraries_are_encoded(name: str) -> None:
     values = wave((64, 64), "float32")
-    for name in ("torch", "jax.numpy"):
-        library = pytest.importorskip(name)
-        array = library.asarray(values)
-        assert same_bits(decode(encode(array)), values)
+    array = pytest.importorskip(name).asarray(values)
+    assert same_bits(decode(encode(array)), values)
 
 
 def test_an_array_of_the_callers_takes_the_values() -> None:

@@ -111,7 +111,7 @@ def test_a_disk_is_a_path_a_pair_or_an_object(tmp_path: Path) -> None:
             assert (spool.load(0) == np.arange(3)).all()
 
 
-@pytest.mark.parametrize("disk", [3, (), ("a",), ("a", 1, 2), "", object()], ids=repr)
+@pytest.mark.parametrize("disk", [3, (), ("a",), ("a", 1, 2), "", object()])
 def test_what_is_no_disk_is_refused_with_advice(disk: object) -> None:
     with pytest.raises(unspool.errors.OptionError, match=r"unspool\.Disk"):
         unspool.Spool(disk=disk)

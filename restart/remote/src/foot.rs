@@ -54,6 +54,7 @@ impl Sum {
     }
 
     /// The checksum of these bytes.
+    #[cfg(any(test, feature = "object-store"))]
     pub(crate) fn of(bytes: &[u8]) -> u64 {
         crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
     }

@@ -31,13 +31,12 @@
 mod directory;
 mod fault;
 mod foot;
-mod journal;
 mod names;
 mod remote;
 mod settings;
 mod source;
+#[cfg(feature = "object-store")]
 mod store;
-mod upload;
 
 pub use remote::{Entry, Remote};
 pub use settings::Options;

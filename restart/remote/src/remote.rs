@@ -13,6 +13,7 @@ use crate::foot::{FOOT, Foot, Sum};
 use crate::names;
 use crate::settings::Options;
 use crate::source::{Source, Whole};
+#[cfg(feature = "object-store")]
 use crate::store::Store;
 
 /// What a kind of place does. It knows nothing of feet.
@@ -77,12 +78,12 @@ impl Remote {
     /// are those of the environment, as `object_store` reads them: `AWS_*`, `GOOGLE_*`, `AZURE_*`.
     ///
     /// # Errors
-    /// When the place has no such form, the environment makes no sense, or a directory cannot be
-    /// made.
+    /// When the place has no such form, the environment makes no sense, a directory cannot be made,
+    /// or this was built without the feature `object-store`.
     pub fn open(place: &str, options: &Options) -> Result<Remote, TierError> {
-        let place: Box<dyn Place> = match place.split_once("://") {
+        let place = match place.split_once("://") {
             None => Box::new(Directory::open(Path::new(place))?),
-            Some(_) => Box::new(Store::open(place, options)?),
+            Some(_) => in_store(place, options)?,
         };
         Ok(Remote { place })
     }
@@ -262,6 +263,21 @@ impl Remote {
         }
         Err(fault::damaged("get", self.locate(name), "its checksum is another one"))
     }
+}
+
+#[cfg(feature = "object-store")]
+fn in_store(place: &str, options: &Options) -> Result<Box<dyn Place>, TierError> {
+    Ok(Box::new(Store::open(place, options)?))
+}
+
+#[cfg(not(feature = "object-store"))]
+fn in_store(place: &str, _: &Options) -> Result<Box<dyn Place>, TierError> {
+    let reason = "this was built without a client of object stores";
+    let advice = "Build it with the feature object-store, or name a directory.";
+    // What comes after the scheme may hold a secret.
+    let scheme = place.split_once("://").map_or("", |(scheme, _)| scheme);
+    let place = format!("{scheme}://");
+    Err(TierError::new(Failure::Permanent, "open", place, reason).with_advice(advice))
 }
 
 /// The bytes of an object with this foot.

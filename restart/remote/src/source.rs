@@ -117,6 +117,7 @@ impl<'a> Whole<'a> {
     }
 
     /// Begins at the first byte again.
+    #[cfg(feature = "object-store")]
     pub(crate) fn restart(&mut self) {
         *self = Whole::of(self.source);
     }

@@ -24,14 +24,14 @@ const ROOMS: &[Room] = &[
     room("gpu_codec", &["engine/gpu_codec"], 10_890),
     room("tiers", &["engine/tiers"], 7_550),
     room("spool", &["engine/spool"], 14_370),
-    room("restart", &["restart"], 8_290),
+    room("restart", &["restart"], 8_345),
     room("adjoint", &["adjoint"], 6_320),
     room("python, native", &["python/src"], 13_760),
     room("python, package", &["python/package"], 30_270),
     room("c", &["c"], 4_670),
     room("messages", &["packages/messages"], 13_710),
     room("paging", &["packages/paging"], 4_890),
-    room("veloc", &["packages/veloc"], 3_300),
+    room("veloc", &["packages/veloc"], 3_305),
 ];
 
 const SOURCE: &[&str] =

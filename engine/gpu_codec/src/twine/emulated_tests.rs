@@ -1,8 +1,10 @@
 //! The kernels' text compiled for the processor against the codec of the processor: the same bytes,
 //! the same places, the same decoded values, and no access outside of a damaged stream.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use unspool_codec::twine::{self, Layout};
 use unspool_codec::{Bound, Dtype};
@@ -92,7 +94,6 @@ fn build(
 ) -> Option<libloading::Library> {
     let launch = if kernel == Kernel::Decode { "DecodeLaunch" } else { "EncodeLaunch" };
     let name = kernel.name();
-    let (source, library) = (folder.join(format!("{name}.cpp")), folder.join(format!("{name}.so")));
     let run = format!(
         "extern \"C\" void run(const {launch} *launch, unsigned blocks, unsigned workers) {{\n\
          run_blocks<{launch}>((void (*)({launch})){name}, *launch, blocks, workers);\n}}\n"
@@ -103,17 +104,33 @@ fn build(
     let wide = u32::from(!head.contains("0220u") && !head.contains("NARROW"));
     let front = format!("#define WIDE {wide}\n#define WARPS {warps}\n#define KEPT {kept}\n");
     let whole = [&front, head, &texts, &run].concat();
-    std::fs::write(&source, whole).unwrap();
-    let compile = |compiler: &str| {
-        let mut command = Command::new(compiler);
-        command.args(["-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-w"]);
-        command.args(["-fno-strict-aliasing", "-shared", "-fPIC", "-pthread", "-o"]);
-        command.arg(&library).arg(&source).output().ok()
-    };
-    let output = ["c++", "g++", "clang++"].into_iter().find_map(compile)?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let built = compiled(&folder.join(name), &whole)?;
+    // Each test has a copy of its own: a library has one state.
+    let library = folder.join(format!("{name}-own.so"));
+    std::fs::write(&library, &*built).unwrap();
     // SAFETY: made just now from our text, which has no initialisers.
     Some(unsafe { libloading::Library::new(&library) }.unwrap())
+}
+
+/// The library of a text, which is compiled once: it takes as long as most tests.
+fn compiled(place: &Path, text: &str) -> Option<Arc<Vec<u8>>> {
+    type Once = Arc<OnceLock<Option<Arc<Vec<u8>>>>>;
+    static KNOWN: Mutex<BTreeMap<String, Once>> = Mutex::new(BTreeMap::new());
+    let once = Arc::clone(KNOWN.lock().unwrap().entry(text.to_owned()).or_default());
+    once.get_or_init(|| {
+        let (source, library) = (place.with_extension("cpp"), place.with_extension("so"));
+        std::fs::write(&source, text).unwrap();
+        let compile = |compiler: &str| {
+            let mut command = Command::new(compiler);
+            command.args(["-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-w"]);
+            command.args(["-fno-strict-aliasing", "-shared", "-fPIC", "-pthread", "-o"]);
+            command.arg(&library).arg(&source).output().ok()
+        };
+        let output = ["c++", "g++", "clang++"].into_iter().find_map(compile)?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(Arc::new(std::fs::read(&library).unwrap()))
+    })
+    .clone()
 }
 
 /// The kernels with `head` in front of their text, or `None` where there is no C++ compiler.

@@ -1,7 +1,7 @@
-//! The conformance suite for a tier in a remote place: in a directory, on the testkit's own server,
-//! and on a real one where there is one.
+//! The conformance suite for a tier in an object store: on the testkit's own server, and on a real
+//! one where there is one.
 
-mod remote_tier;
+mod tier;
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -9,32 +9,19 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use remote_tier::RemoteTier;
+use tier::opened;
 use unspool_remote::{Options, Parts, Remote, Source};
 use unspool_testkit::conformance::{Fixture, run_all};
 use unspool_testkit::{ObjectServer, Pattern, Scratch, conformance};
 use unspool_tiers::TierError;
 
-fn tier(place: &str, options: &Options, capacity: u64) -> RemoteTier {
-    let remote = Remote::open(place, options).unwrap_or_else(|error| panic!("{error}"));
-    RemoteTier::open(remote, "tier", Some(capacity)).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn in_directory(capacity: u64) -> Fixture {
-    let scratch = Scratch::new();
-    let path = scratch.path().join("remote");
-    let path = path.to_string_lossy();
-    Fixture::with(tier(&path, &Options::default(), capacity), scratch)
-}
-
 /// Pieces of 5 MiB are the smallest that stores take.
 fn on_server(capacity: u64) -> Fixture {
     let server = ObjectServer::start();
     let options = Options { client: server.client(), piece: 5 << 20, ..Options::default() };
-    Fixture::with(tier("s3://bucket/prefix", &options, capacity), server)
+    Fixture::with(opened("s3://bucket/prefix", &options, capacity), server)
 }
 
-conformance!(directory, in_directory);
 conformance!(server, on_server);
 
 /// A versitygw on a port of its own, with its buckets in a scratch directory.
@@ -97,7 +84,7 @@ impl Drop for Gateway {
 fn on_versitygw(capacity: u64) -> Fixture {
     let gateway = Gateway::start();
     let options = Options { client: gateway.client(), piece: 5 << 20, ..Options::default() };
-    Fixture::with(tier("s3://bucket/prefix", &options, capacity), gateway)
+    Fixture::with(opened("s3://bucket/prefix", &options, capacity), gateway)
 }
 
 #[test]

@@ -4,10 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use unspool_core::{CheckpointId, Failure, TierKind};
-use unspool_remote::{Entry, Parts, Remote};
+use unspool_remote::{Entry, Options, Parts, Remote};
 use unspool_tiers::{Description, Stored, Tier, TierError};
 
 const PREFIX: &str = "frame-";
+
+/// A tier in the folder `tier` of a place.
+pub fn opened(place: &str, options: &Options, capacity: u64) -> RemoteTier {
+    let remote = Remote::open(place, options).unwrap_or_else(|error| panic!("{error}"));
+    RemoteTier::open(remote, "tier", Some(capacity)).unwrap_or_else(|error| panic!("{error}"))
+}
 
 /// Frames as objects of one folder of a remote place. What was put is durable when `put` returns,
 /// as far as the place keeps its promises.

@@ -27,11 +27,14 @@ use unspool_core::Failure;
 use unspool_tiers::TierError;
 use url::Url;
 
-use crate::fault;
+use crate::fault::{damaged, stopped};
 use crate::remote::Place;
 use crate::settings::Options;
 use crate::source::Whole;
-use crate::upload;
+
+mod fault;
+mod journal;
+mod upload;
 
 /// The most pieces of an object that are on their way at once.
 pub(crate) const IN_FLIGHT: usize = 4;
@@ -95,14 +98,14 @@ impl Store {
         request: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, TierError> {
         let Some(runtime) = &self.runtime else {
-            return Err(fault::stopped(operation, self.locate(name)));
+            return Err(stopped(operation, self.locate(name)));
         };
         let (patience, mut stop) = (self.options.patience, self.stop.subscribe());
         runtime.block_on(async {
             let stopping = pin!(stop.wait_for(|stop| *stop));
             let answer = pin!(tokio::time::timeout(patience, request));
             match select(stopping, answer).await {
-                Either::Left(_) => Err(fault::stopped(operation, self.locate(name))),
+                Either::Left(_) => Err(stopped(operation, self.locate(name))),
                 Either::Right((Err(_), _)) => {
                     Err(fault::late(operation, self.locate(name), patience.as_secs_f64()))
                 }
@@ -190,7 +193,7 @@ impl Place for Store {
                      {len} were asked for",
                     bytes.len()
                 );
-                return Err(fault::damaged("get", self.locate(name), &why));
+                return Err(damaged("get", self.locate(name), &why));
             }
             take(&bytes)?;
         }

@@ -13,9 +13,9 @@ use unspool_core::Failure;
 use unspool_tiers::TierError;
 
 use crate::foot::Sum;
-use crate::journal::{self, Begun, Job, Journal, Sent};
 use crate::remote::Place;
 use crate::source::Whole;
+use crate::store::journal::{self, Begun, Job, Journal, Sent};
 use crate::store::{IN_FLIGHT, Store};
 
 /// The most pieces of an object that every store takes.
