@@ -236,8 +236,9 @@ install: $(C_BUILT)/.installable ## install the C library, VELOC's, unspool-mess
 uninstall: ## remove what `make install` installed with the same PREFIX, LIBDIR and DESTDIR
 	c/install.sh uninstall "$(PREFIX)" "$(LIBDIR)" "$(C_BUILT)"
 
-header: need-rust ## write include/unspool.h from the sources of the C interface
+header: need-rust ## write include/unspool.h from the sources of the C interface, and Fortran's from that
 	UNSPOOL_WRITE_HEADER=1 $(CARGO) test --locked --package unspool-c --test header
+	UNSPOOL_WRITE_HEADER=1 $(CARGO) test --locked --package unspool-c --test fortran
 
 stub: $(VENV)/.unspool ## write the docstrings of the extension into its stub
 	$(BIN)/python $(PACKAGE)/tools/stub.py

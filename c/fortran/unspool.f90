@@ -128,36 +128,52 @@ module unspool
   end interface
 
   interface
-    integer(c_int) function c_abi() bind(c, name="unspool_abi")
-      import :: c_int
-    end function
-    type(c_ptr) function c_last_error() bind(c, name="unspool_last_error")
-      import :: c_ptr
-    end function
     integer(c_size_t) function c_strlen(text) bind(c, name="strlen")
-      import :: c_ptr, c_size_t
+      import
       type(c_ptr), value :: text
     end function
+    !> The ranks of a communicator of MPI, such as `MPI_COMM_WORLD%MPI_VAL` of `mpi_f08`; null if MPI
+    !> refuses it. Collective. They are in unspool_mpi.c beside this file: compile it with mpicc.
+    type(c_ptr) function unspool_mpi_ranks(comm) bind(c, name="unspool_mpi_ranks")
+      import
+      integer(c_int), value :: comm
+    end function
+    !> Gives them back, when the checkpointer is closed. Collective.
+    subroutine unspool_mpi_ranks_free(ranks) bind(c, name="unspool_mpi_ranks_free")
+      import
+      type(c_ptr), value :: ranks
+    end subroutine
+  end interface
+
+  ! From here on as `make header` makes it of unspool.h.
+  interface
+    type(c_ptr) function c_last_error() bind(c, name="unspool_last_error")
+      import
+    end function
+    integer(c_int) function c_abi() bind(c, name="unspool_abi")
+      import
+    end function
     integer(c_int) function c_options_new(options) bind(c, name="unspool_options_new")
-      import :: c_int, c_ptr
-      type(c_ptr), intent(out) :: options
+      import
+      type(c_ptr), intent(inout) :: options
     end function
     integer(c_int) function c_options_set(options, name, value) bind(c, name="unspool_options_set")
-      import :: c_int, c_ptr, c_char
+      import
       type(c_ptr), value :: options
       character(kind=c_char), intent(in) :: name(*), value(*)
     end function
     subroutine c_options_free(options) bind(c, name="unspool_options_free")
-      import :: c_ptr
+      import
       type(c_ptr), value :: options
     end subroutine
     integer(c_int) function c_open(options, spool) bind(c, name="unspool_open")
-      import :: c_int, c_ptr
+      import
       type(c_ptr), value :: options
-      type(c_ptr), intent(out) :: spool
+      type(c_ptr), intent(inout) :: spool
     end function
-    integer(c_int) function c_save(spool, version, arrays, count, stream) bind(c, name="unspool_save")
-      import :: c_int, c_int64_t, c_ptr, c_size_t, c_array
+    integer(c_int) function c_save(spool, version, arrays, count, stream) &
+      bind(c, name="unspool_save")
+      import
       type(c_ptr), value :: spool, stream
       integer(c_int64_t), value :: version
       type(c_array), intent(in) :: arrays(*)
@@ -165,192 +181,189 @@ module unspool
     end function
     integer(c_int) function c_restore(spool, version, arrays, count, stream) &
       bind(c, name="unspool_restore")
-      import :: c_int, c_int64_t, c_ptr, c_size_t, c_array
+      import
       type(c_ptr), value :: spool, stream
       integer(c_int64_t), value :: version
       type(c_array), intent(in) :: arrays(*)
       integer(c_size_t), value :: count
     end function
     integer(c_int) function c_expect(spool, versions, count, once) bind(c, name="unspool_expect")
-      import :: c_int, c_int64_t, c_ptr, c_size_t
+      import
       type(c_ptr), value :: spool
       integer(c_int64_t), intent(in) :: versions(*)
       integer(c_size_t), value :: count
       integer(c_int), value :: once
     end function
     integer(c_int) function c_discard(spool, version) bind(c, name="unspool_discard")
-      import :: c_int, c_int64_t, c_ptr
+      import
       type(c_ptr), value :: spool
       integer(c_int64_t), value :: version
     end function
     integer(c_int) function c_flush(spool, timeout) bind(c, name="unspool_flush")
-      import :: c_int, c_double, c_ptr
+      import
       type(c_ptr), value :: spool
       real(c_double), value :: timeout
     end function
-    integer(c_int) function c_versions(spool, versions, room, count) bind(c, name="unspool_versions")
-      import :: c_int, c_int64_t, c_ptr, c_size_t
+    integer(c_int) function c_versions(spool, versions, room, count) &
+      bind(c, name="unspool_versions")
+      import
       type(c_ptr), value :: spool
-      integer(c_int64_t), intent(out) :: versions(*)
+      integer(c_int64_t), intent(inout) :: versions(*)
       integer(c_size_t), value :: room
-      integer(c_size_t), intent(out) :: count
+      integer(c_size_t), intent(inout) :: count
     end function
     integer(c_int) function c_contains(spool, version, answer) bind(c, name="unspool_contains")
-      import :: c_int, c_int64_t, c_ptr
+      import
       type(c_ptr), value :: spool
       integer(c_int64_t), value :: version
-      integer(c_int), intent(out) :: answer
-    end function
-    integer(c_int) function c_stat(spool, name, value) bind(c, name="unspool_stat")
-      import :: c_int, c_char, c_double, c_ptr
-      type(c_ptr), value :: spool
-      character(kind=c_char), intent(in) :: name(*)
-      real(c_double), intent(out) :: value
+      integer(c_int), intent(inout) :: answer
     end function
     integer(c_int) function c_close(spool, timeout, discard_unflushed) bind(c, name="unspool_close")
-      import :: c_int, c_double, c_ptr
+      import
       type(c_ptr), value :: spool
       real(c_double), value :: timeout
       integer(c_int), value :: discard_unflushed
     end function
     subroutine c_free(spool) bind(c, name="unspool_free")
-      import :: c_ptr
+      import
       type(c_ptr), value :: spool
     end subroutine
-    integer(c_int) function c_schedule_new(kind, steps, slots, schedule) &
-      bind(c, name="unspool_schedule_new")
-      import :: c_int, c_int64_t, c_char, c_ptr
-      character(kind=c_char), intent(in) :: kind(*)
-      integer(c_int64_t), value :: steps, slots
-      type(c_ptr), intent(out) :: schedule
-    end function
-    integer(c_int) function c_schedule_next(schedule, action) bind(c, name="unspool_schedule_next")
-      import :: c_int, c_ptr, unspool_action
-      type(c_ptr), value :: schedule
-      type(unspool_action), intent(out) :: action
-    end function
-    integer(c_int) function c_schedule_finish(schedule, steps) &
-      bind(c, name="unspool_schedule_finish")
-      import :: c_int, c_int64_t, c_ptr
-      type(c_ptr), value :: schedule
-      integer(c_int64_t), value :: steps
-    end function
-    !> The ranks of a communicator of MPI, such as `MPI_COMM_WORLD%MPI_VAL` of `mpi_f08`; null if MPI
-    !> refuses it. Collective. They are in unspool_mpi.c beside this file: compile it with mpicc.
-    type(c_ptr) function unspool_mpi_ranks(comm) bind(c, name="unspool_mpi_ranks")
-      import :: c_int, c_ptr
-      integer(c_int), value :: comm
-    end function
-    !> Gives them back, when the checkpointer is closed. Collective.
-    subroutine unspool_mpi_ranks_free(ranks) bind(c, name="unspool_mpi_ranks_free")
-      import :: c_ptr
-      type(c_ptr), value :: ranks
-    end subroutine
-    integer(c_int) function c_run_open(path, options, ranks, run) &
+    integer(c_int) function c_checkpointer_open(path, options, ranks, checkpointer) &
       bind(c, name="unspool_checkpointer_open")
-      import :: c_int, c_char, c_ptr
+      import
       character(kind=c_char), intent(in) :: path(*)
       type(c_ptr), value :: options, ranks
-      type(c_ptr), intent(out) :: run
+      type(c_ptr), intent(inout) :: checkpointer
     end function
-    integer(c_int) function c_run_due(run, step, answer) bind(c, name="unspool_checkpointer_due")
-      import :: c_int, c_int64_t, c_ptr
-      type(c_ptr), value :: run
+    integer(c_int) function c_checkpointer_due(checkpointer, step, answer) &
+      bind(c, name="unspool_checkpointer_due")
+      import
+      type(c_ptr), value :: checkpointer
       integer(c_int64_t), value :: step
-      integer(c_int), intent(out) :: answer
+      integer(c_int), intent(inout) :: answer
     end function
-    integer(c_int) function c_run_save(run, step, arrays, count, values, stream) &
+    integer(c_int) function c_checkpointer_save(checkpointer, step, arrays, count, values, stream) &
       bind(c, name="unspool_checkpointer_save")
-      import :: c_int, c_int64_t, c_char, c_ptr, c_size_t, c_array
-      type(c_ptr), value :: run, stream
+      import
+      type(c_ptr), value :: checkpointer, stream
       integer(c_int64_t), value :: step
       type(c_array), intent(in) :: arrays(*)
       integer(c_size_t), value :: count
       character(kind=c_char), intent(in) :: values(*)
     end function
-    integer(c_int) function c_parts_find(path, step, ranks, parts) bind(c, name="unspool_parts_find")
-      import :: c_int, c_int32_t, c_int64_t, c_char, c_ptr
+    integer(c_int) function c_checkpointer_latest(checkpointer, step) &
+      bind(c, name="unspool_checkpointer_latest")
+      import
+      type(c_ptr), value :: checkpointer
+      integer(c_int64_t), intent(inout) :: step
+    end function
+    integer(c_int) function c_checkpointer_restore(checkpointer, arrays, count, stream, step) &
+      bind(c, name="unspool_checkpointer_restore")
+      import
+      type(c_ptr), value :: checkpointer, stream
+      type(c_array), intent(in) :: arrays(*)
+      integer(c_size_t), value :: count
+      integer(c_int64_t), intent(inout) :: step
+    end function
+    integer(c_int) function c_checkpointer_values(checkpointer, step, values, room, length) &
+      bind(c, name="unspool_checkpointer_values")
+      import
+      type(c_ptr), value :: checkpointer
+      integer(c_int64_t), value :: step
+      character(kind=c_char), intent(inout) :: values(*)
+      integer(c_size_t), value :: room
+      integer(c_size_t), intent(inout) :: length
+    end function
+    integer(c_int) function c_checkpointer_notes(checkpointer, notes, room, length) &
+      bind(c, name="unspool_checkpointer_notes")
+      import
+      type(c_ptr), value :: checkpointer
+      character(kind=c_char), intent(inout) :: notes(*)
+      integer(c_size_t), value :: room
+      integer(c_size_t), intent(inout) :: length
+    end function
+    subroutine c_checkpointer_stop(checkpointer) bind(c, name="unspool_checkpointer_stop")
+      import
+      type(c_ptr), value :: checkpointer
+    end subroutine
+    integer(c_int) function c_checkpointer_stopping(checkpointer) &
+      bind(c, name="unspool_checkpointer_stopping")
+      import
+      type(c_ptr), value :: checkpointer
+    end function
+    integer(c_int) function c_checkpointer_flush(checkpointer, timeout) &
+      bind(c, name="unspool_checkpointer_flush")
+      import
+      type(c_ptr), value :: checkpointer
+      real(c_double), value :: timeout
+    end function
+    integer(c_int) function c_checkpointer_close(checkpointer, timeout) &
+      bind(c, name="unspool_checkpointer_close")
+      import
+      type(c_ptr), value :: checkpointer
+      real(c_double), value :: timeout
+    end function
+    subroutine c_checkpointer_free(checkpointer) bind(c, name="unspool_checkpointer_free")
+      import
+      type(c_ptr), value :: checkpointer
+    end subroutine
+    integer(c_int) function c_parts_find(path, step, ranks, parts) &
+      bind(c, name="unspool_parts_find")
+      import
       character(kind=c_char), intent(in) :: path(*)
       integer(c_int64_t), intent(inout) :: step
-      integer(c_int32_t), intent(out) :: ranks
-      type(c_ptr), intent(out) :: parts
+      integer(c_int32_t), intent(inout) :: ranks
+      type(c_ptr), intent(inout) :: parts
     end function
     integer(c_int) function c_parts_open(parts, rank, part) bind(c, name="unspool_parts_open")
-      import :: c_int, c_int32_t, c_ptr
+      import
       type(c_ptr), value :: parts
       integer(c_int32_t), value :: rank
-      type(c_ptr), intent(out) :: part
+      type(c_ptr), intent(inout) :: part
     end function
     integer(c_int) function c_parts_values(parts, rank, values, room, length) &
       bind(c, name="unspool_parts_values")
-      import :: c_int, c_int32_t, c_char, c_ptr, c_size_t
+      import
       type(c_ptr), value :: parts
       integer(c_int32_t), value :: rank
-      character(kind=c_char), intent(out) :: values(*)
+      character(kind=c_char), intent(inout) :: values(*)
       integer(c_size_t), value :: room
-      integer(c_size_t), intent(out) :: length
+      integer(c_size_t), intent(inout) :: length
     end function
     subroutine c_parts_free(parts) bind(c, name="unspool_parts_free")
-      import :: c_ptr
+      import
       type(c_ptr), value :: parts
     end subroutine
-    integer(c_int) function c_run_latest(run, step) bind(c, name="unspool_checkpointer_latest")
-      import :: c_int, c_int64_t, c_ptr
-      type(c_ptr), value :: run
-      integer(c_int64_t), intent(out) :: step
+    integer(c_int) function c_stat(spool, name, value) bind(c, name="unspool_stat")
+      import
+      type(c_ptr), value :: spool
+      character(kind=c_char), intent(in) :: name(*)
+      real(c_double), intent(inout) :: value
     end function
-    integer(c_int) function c_run_restore(run, arrays, count, stream, step) &
-      bind(c, name="unspool_checkpointer_restore")
-      import :: c_int, c_int64_t, c_ptr, c_size_t, c_array
-      type(c_ptr), value :: run, stream
-      type(c_array), intent(in) :: arrays(*)
-      integer(c_size_t), value :: count
-      integer(c_int64_t), intent(out) :: step
+    integer(c_int) function c_schedule_new(kind, steps, slots, schedule) &
+      bind(c, name="unspool_schedule_new")
+      import
+      character(kind=c_char), intent(in) :: kind(*)
+      integer(c_int64_t), value :: steps, slots
+      type(c_ptr), intent(inout) :: schedule
     end function
-    integer(c_int) function c_run_values(run, step, values, room, length) &
-      bind(c, name="unspool_checkpointer_values")
-      import :: c_int, c_int64_t, c_char, c_ptr, c_size_t
-      type(c_ptr), value :: run
-      integer(c_int64_t), value :: step
-      character(kind=c_char), intent(out) :: values(*)
-      integer(c_size_t), value :: room
-      integer(c_size_t), intent(out) :: length
+    integer(c_int) function c_schedule_next(schedule, action) bind(c, name="unspool_schedule_next")
+      import
+      type(c_ptr), value :: schedule
+      type(unspool_action), intent(inout) :: action
     end function
-    integer(c_int) function c_run_notes(run, notes, room, length) &
-      bind(c, name="unspool_checkpointer_notes")
-      import :: c_int, c_char, c_ptr, c_size_t
-      type(c_ptr), value :: run
-      character(kind=c_char), intent(out) :: notes(*)
-      integer(c_size_t), value :: room
-      integer(c_size_t), intent(out) :: length
+    integer(c_int) function c_schedule_finish(schedule, steps) &
+      bind(c, name="unspool_schedule_finish")
+      import
+      type(c_ptr), value :: schedule
+      integer(c_int64_t), value :: steps
     end function
-    subroutine c_run_stop(run) bind(c, name="unspool_checkpointer_stop")
-      import :: c_ptr
-      type(c_ptr), value :: run
-    end subroutine
-    integer(c_int) function c_run_stopping(run) bind(c, name="unspool_checkpointer_stopping")
-      import :: c_int, c_ptr
-      type(c_ptr), value :: run
-    end function
-    integer(c_int) function c_run_flush(run, timeout) bind(c, name="unspool_checkpointer_flush")
-      import :: c_int, c_double, c_ptr
-      type(c_ptr), value :: run
-      real(c_double), value :: timeout
-    end function
-    integer(c_int) function c_run_close(run, timeout) bind(c, name="unspool_checkpointer_close")
-      import :: c_int, c_double, c_ptr
-      type(c_ptr), value :: run
-      real(c_double), value :: timeout
-    end function
-    subroutine c_run_free(run) bind(c, name="unspool_checkpointer_free")
-      import :: c_ptr
-      type(c_ptr), value :: run
-    end subroutine
     subroutine c_schedule_free(schedule) bind(c, name="unspool_schedule_free")
-      import :: c_ptr
+      import
       type(c_ptr), value :: schedule
     end subroutine
   end interface
+  ! Until here.
 
 contains
 
@@ -540,16 +553,18 @@ contains
     integer, intent(out), optional :: stat
     character(*), intent(inout), optional :: errmsg
     type(c_ptr) :: all
+    integer(c_int) :: code
     all = c_null_ptr
     if (present(ranks)) all = ranks
-    call report(c_run_open(trim(path)//c_null_char, options%handle, all, self%handle), stat, errmsg)
+    code = c_checkpointer_open(trim(path)//c_null_char, options%handle, all, self%handle)
+    call report(code, stat, errmsg)
   end subroutine
 
   logical function checkpointer_due(self, step) result(answer)
     class(unspool_checkpointer), intent(in) :: self
     integer(int64), intent(in) :: step
     integer(c_int) :: found
-    call report(c_run_due(self%handle, step, found))
+    call report(c_checkpointer_due(self%handle, step, found))
     answer = found /= 0
   end function
 
@@ -571,7 +586,8 @@ contains
     text = ""
     if (present(values)) text = values
     call lend(arrays, all)
-    code = c_run_save(self%handle, step, all, size(all, kind=c_size_t), text//c_null_char, on)
+    text = text//c_null_char
+    code = c_checkpointer_save(self%handle, step, all, size(all, kind=c_size_t), text, on)
     call report(code, stat, errmsg)
   end subroutine
 
@@ -586,7 +602,7 @@ contains
     character(*), intent(inout), optional :: errmsg
     integer(c_int) :: found, code
     found = 0
-    code = c_run_due(self%handle, step, found)
+    code = c_checkpointer_due(self%handle, step, found)
     if (code == unspool_ok .and. found /= 0) then
       call checkpointer_save(self, step, arrays, values, stream, stat, errmsg)
     else
@@ -598,7 +614,7 @@ contains
   integer(int64) function checkpointer_latest(self) result(step)
     class(unspool_checkpointer), intent(in) :: self
     integer(c_int64_t) :: found
-    call report(c_run_latest(self%handle, found))
+    call report(c_checkpointer_latest(self%handle, found))
     step = found
   end function
 
@@ -616,7 +632,7 @@ contains
     on = c_null_ptr
     if (present(stream)) on = stream
     call lend(arrays, all)
-    code = c_run_restore(self%handle, all, size(all, kind=c_size_t), on, step)
+    code = c_checkpointer_restore(self%handle, all, size(all, kind=c_size_t), on, step)
     call report(code, stat, errmsg)
   end subroutine
 
@@ -629,7 +645,7 @@ contains
     length = 0
     do
       text = repeat(" ", length + 1)
-      call report(c_run_values(self%handle, step, text, len(text, kind=c_size_t), length))
+      call report(c_checkpointer_values(self%handle, step, text, len(text, kind=c_size_t), length))
       if (length < len(text)) exit
     end do
     text = text(:length)
@@ -643,7 +659,7 @@ contains
     length = 0
     do
       text = repeat(" ", length + 1)
-      call report(c_run_notes(self%handle, text, len(text, kind=c_size_t), length))
+      call report(c_checkpointer_notes(self%handle, text, len(text, kind=c_size_t), length))
       if (length < len(text)) exit
     end do
     text = text(:length)
@@ -652,12 +668,12 @@ contains
   !> Asks the run to stop.
   subroutine checkpointer_stop(self)
     class(unspool_checkpointer), intent(in) :: self
-    call c_run_stop(self%handle)
+    call c_checkpointer_stop(self%handle)
   end subroutine
 
   logical function checkpointer_stopping(self) result(answer)
     class(unspool_checkpointer), intent(in) :: self
-    answer = c_run_stopping(self%handle) /= 0
+    answer = c_checkpointer_stopping(self%handle) /= 0
   end function
 
   !> `timeout` in seconds; without it as long as the run was told.
@@ -669,7 +685,7 @@ contains
     real(c_double) :: longest
     longest = 0
     if (present(timeout)) longest = timeout
-    call report(c_run_flush(self%handle, longest), stat, errmsg)
+    call report(c_checkpointer_flush(self%handle, longest), stat, errmsg)
   end subroutine
 
   !> Closes it and gives it back. After an error it is open as before.
@@ -682,10 +698,10 @@ contains
     integer(c_int) :: code
     longest = 0
     if (present(timeout)) longest = timeout
-    code = c_run_close(self%handle, longest)
+    code = c_checkpointer_close(self%handle, longest)
     call report(code, stat, errmsg)
     if (code == unspool_ok) then
-      call c_run_free(self%handle)
+      call c_checkpointer_free(self%handle)
       self%handle = c_null_ptr
     end if
   end subroutine

@@ -2,16 +2,11 @@
 
 use std::ffi::{c_char, c_double, c_int};
 
-use unspool::{Stats, TierKind};
+use unspool::{Figure, Stats, TierKind, TierStats};
 
 use crate::spool::UnspoolSpool;
 use crate::status::{Failure, call};
 use crate::text::{give, handle, text};
-
-const NAMES: &str = "saves, saved_bytes, restores, restored_bytes, checkpoints, discards, \
-                     unflushed, unflushed_bytes, save_stall_seconds, restore_stall_seconds, \
-                     device_capacity, host_capacity, disk_capacity, device_used, host_used, \
-                     disk_used";
 
 /// Writes one figure of what the spool has done to `value`.
 ///
@@ -22,6 +17,9 @@ const NAMES: &str = "saves, saved_bytes, restores, restored_bytes, checkpoints, 
 /// | `checkpoints` | those that are there |
 /// | `unflushed`, `unflushed_bytes` | those that a flush waits for |
 /// | `save_stall_seconds`, `restore_stall_seconds` | for how long calls have waited |
+/// | `kernels_seconds` | what of both was for kernels of a GPU to be loaded |
+/// | `hinted_restores`, `hints` | restores that `unspool_expect` announced; those to come |
+/// | `dropped_spans` | spans that did not fit into the trace |
 /// | `device_capacity`, `host_capacity`, `disk_capacity` | bytes of a tier; 0 without it |
 /// | `device_used`, `host_used`, `disk_used` | bytes in use there |
 ///
@@ -35,37 +33,30 @@ pub unsafe extern "C" fn unspool_stat(
     call(|| {
         // SAFETY: the caller's duty.
         let (spool, name) = unsafe { (handle(spool, "spool")?, text(name, "name")?) };
-        let found = figure(&spool.spool.stats()?, name).ok_or_else(|| {
-            Failure::invalid(format!("There is no figure {name:?}; there are {NAMES}."))
-        })?;
+        let known = figures(&spool.spool.stats()?);
+        let found = known.iter().find(|(known, _)| known == name);
+        let (_, found) = found.ok_or_else(|| unknown(name, &known))?;
         // SAFETY: as above.
-        unsafe { give(value, found, "value") }
+        unsafe { give(value, *found, "value") }
     })
 }
 
-fn figure(stats: &Stats, name: &str) -> Option<f64> {
-    let application = &stats.application;
-    let tier = |kind, figure: fn(&unspool::TierStats) -> u64| {
-        stats.tiers.iter().find(|tier| tier.kind == kind).map_or(0, figure)
-    };
-    let count = match name {
-        "saves" => application.saves,
-        "saved_bytes" => application.saved_bytes,
-        "restores" => application.restores,
-        "restored_bytes" => application.restored_bytes,
-        "checkpoints" => application.checkpoints,
-        "discards" => application.discards,
-        "unflushed" => application.unflushed,
-        "unflushed_bytes" => application.unflushed_bytes,
-        "save_stall_seconds" => return Some(application.save_stall.as_secs_f64()),
-        "restore_stall_seconds" => return Some(application.restore_stall.as_secs_f64()),
-        "device_capacity" => tier(TierKind::Device, |tier| tier.capacity),
-        "host_capacity" => tier(TierKind::Host, |tier| tier.capacity),
-        "disk_capacity" => tier(TierKind::Disk, |tier| tier.capacity),
-        "device_used" => tier(TierKind::Device, |tier| tier.used),
-        "host_used" => tier(TierKind::Host, |tier| tier.used),
-        "disk_used" => tier(TierKind::Disk, |tier| tier.used),
-        _ => return None,
-    };
-    Some(count as f64)
+fn figures(stats: &Stats) -> Vec<(String, f64)> {
+    let calls = stats.application.figures().map(|(name, figure)| match figure {
+        Figure::Count(count) => (name.to_owned(), count as f64),
+        Figure::Seconds(time) => (name.to_owned(), time.as_secs_f64()),
+    });
+    let tiers = [TierKind::Device, TierKind::Host, TierKind::Disk].into_iter().flat_map(|kind| {
+        let tier = stats.tiers.iter().find(|tier| tier.kind == kind);
+        let of = |name: &str, figure: fn(&TierStats) -> u64| {
+            (format!("{}_{name}", kind.name()), tier.map_or(0, figure) as f64)
+        };
+        [of("capacity", |tier| tier.capacity), of("used", |tier| tier.used)]
+    });
+    calls.chain(tiers).collect()
+}
+
+fn unknown(name: &str, known: &[(String, f64)]) -> Failure {
+    let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+    Failure::invalid(format!("There is no figure {name:?}; there are {}.", names.join(", ")))
 }

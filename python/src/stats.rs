@@ -5,21 +5,27 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::{
-    Achieved, ApplicationStats, AutoStats, CodecStats, DirectionStats, LinkStats, RegionCoding,
-    Spool, Stall, Stats, TierKind, TierStats,
+    Achieved, ApplicationStats, AutoStats, CodecStats, DirectionStats, Figure, Lead, LinkStats,
+    RegionCoding, Spool, Stall, Stats, TierKind, TierStats,
 };
 
 use crate::codecs::made_by;
 use crate::energy::Energy;
 use crate::waiting::detached;
 
-/// Those fields of a record that Python has by the same name and value.
-macro_rules! same {
-    ($py:expr, $from:expr; $($name:ident)*) => {{
-        let fields = PyDict::new($py);
-        $(fields.set_item(stringify!($name), &$from.$name)?;)*
-        fields
-    }};
+/// The figures of a record, by name.
+fn fields<'py>(
+    py: Python<'py>,
+    figures: impl Iterator<Item = (&'static str, Figure)>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    for (name, figure) in figures {
+        match figure {
+            Figure::Count(count) => fields.set_item(name, count)?,
+            Figure::Seconds(time) => fields.set_item(name, seconds(time))?,
+        }
+    }
+    Ok(fields)
 }
 
 /// Makes the dataclasses.
@@ -37,13 +43,7 @@ pub fn of<'py>(py: Python<'py>, spool: &Spool, energy: &Energy) -> PyResult<Boun
     let tiers = stats.tiers.iter().map(|tier| maker.tier(tier)).collect::<PyResult<Vec<_>>>()?;
     let links = stats.links.iter().map(|link| maker.link(link)).collect::<PyResult<Vec<_>>>()?;
     let app = &stats.application;
-    let fields = same!(
-        py, app; saves saved_bytes restores restored_bytes checkpoints hinted_restores hints
-        discards unflushed unflushed_bytes dropped_spans
-    );
-    fields.set_item("save_stall_seconds", seconds(app.save_stall))?;
-    fields.set_item("restore_stall_seconds", seconds(app.restore_stall))?;
-    fields.set_item("kernels_seconds", seconds(app.kernels))?;
+    let fields = fields(py, app.figures())?;
     let longest = app.longest_stall.as_ref().map(|stall| maker.stall(stall)).transpose()?;
     fields.set_item("longest_stall", longest)?;
     fields.set_item("prefetch_lead", lead(&maker, app)?)?;
@@ -88,8 +88,8 @@ fn lead<'py>(maker: &Maker<'py>, app: &ApplicationStats) -> PyResult<Option<Boun
     if app.prefetch_lead.samples == 0 {
         return Ok(None);
     }
-    let fields = same!(maker.py(), app.prefetch_lead; min median max mean);
-    maker.make("Lead", &fields).map(Some)
+    let Lead { min, median, max, mean, .. } = app.prefetch_lead;
+    maker.module.getattr("Lead")?.call1((min, median, max, mean)).map(Some)
 }
 
 impl<'py> Maker<'py> {
@@ -102,13 +102,13 @@ impl<'py> Maker<'py> {
     }
 
     fn stall(&self, stall: &Stall) -> PyResult<Bound<'py, PyAny>> {
-        let fields = same!(self.py(), stall; call version awaited);
-        fields.set_item("seconds", seconds(stall.time))?;
-        self.make("Stall", &fields)
+        let fields = (stall.call, stall.version, seconds(stall.time), &stall.awaited);
+        self.module.getattr("Stall")?.call1(fields)
     }
 
     fn tier(&self, tier: &TierStats) -> PyResult<Bound<'py, PyAny>> {
-        let fields = same!(self.py(), tier; used peak copies evictions restores location);
+        let fields = fields(self.py(), tier.figures())?;
+        fields.set_item("location", &tier.location)?;
         fields.set_item("name", tier.kind.name())?;
         fields.set_item("capacity", Some(tier.capacity).filter(|&bytes| bytes != u64::MAX))?;
         fields.set_item("ready", Some(tier.ready).filter(|_| tier.kind != TierKind::Disk))?;
@@ -117,7 +117,9 @@ impl<'py> Maker<'py> {
     }
 
     fn link(&self, link: &LinkStats) -> PyResult<Bound<'py, PyAny>> {
-        let fields = same!(self.py(), link; flushes_skipped last_failure);
+        let fields = PyDict::new(self.py());
+        fields.set_item("flushes_skipped", link.flushes_skipped)?;
+        fields.set_item("last_failure", &link.last_failure)?;
         fields.set_item("fast", link.fast.name())?;
         fields.set_item("slow", link.slow.name())?;
         fields.set_item("flush", self.direction(&link.flush)?)?;
@@ -126,16 +128,15 @@ impl<'py> Maker<'py> {
     }
 
     fn direction(&self, direction: &DirectionStats) -> PyResult<Bound<'py, PyAny>> {
-        let fields =
-            same!(self.py(), direction; transfers bytes cancelled failed retried in_flight);
-        fields.set_item("busy_seconds", seconds(direction.busy))?;
+        let fields = fields(self.py(), direction.figures())?;
         fields.set_item("bytes_per_second", direction.rate)?;
         self.make("DirectionStats", &fields)
     }
 
     /// What was chosen where that was left to the run.
     fn auto(&self, auto: &AutoStats) -> PyResult<Bound<'py, PyAny>> {
-        let fields = same!(self.py(), auto; stays keeps_up not_worth_it chosen tried latest);
+        let fields = fields(self.py(), auto.figures())?;
+        fields.set_item("latest", auto.latest)?;
         fields.set_item("ratio", (auto.ratio > 0.0).then_some(auto.ratio))?;
         fields.set_item("encode_seconds", auto.encode.map(seconds))?;
         fields.set_item("decode_seconds", auto.decode.map(seconds))?;
@@ -170,14 +171,12 @@ impl<'py> Maker<'py> {
     }
 
     fn codec(&self, stats: &CodecStats) -> PyResult<Bound<'py, PyDict>> {
-        let fields = same!(self.py(), stats; encodes decodes raw_bytes stored_bytes);
+        let fields = fields(self.py(), stats.figures())?;
         fields.set_item("values", stats.achieved.values)?;
         fields.set_item("outliers", stats.achieved.outliers)?;
         fields.set_item("ratio", stats.ratio())?;
         fields.set_item("max_error", stats.achieved.max_error)?;
         fields.set_item("rms_error", stats.achieved.rms_error())?;
-        fields.set_item("encode_seconds", seconds(stats.encode_time))?;
-        fields.set_item("decode_seconds", seconds(stats.decode_time))?;
         Ok(fields)
     }
 }

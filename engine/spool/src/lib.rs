@@ -72,7 +72,7 @@ pub use runtime::rates::rates_file;
 pub use save::{Checkpoint, SaveTicket};
 pub use settings::{DiskSettings, Settings};
 pub use spool::{Spool, Use, mark_final_uses};
-pub use stats::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
+pub use stats::{ApplicationStats, DirectionStats, Figure, LinkStats, Stall, Stats, TierStats};
 pub use unspool_codec::{
     Achieved, Bound, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Spec, Zfp,
 };

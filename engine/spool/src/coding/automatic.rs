@@ -7,6 +7,7 @@ use unspool_codec::choose::{Chooser, Decision, Decisions, Reason, Situation};
 use unspool_core::Nanos;
 
 use super::timing::Reading;
+use crate::stats::figures;
 use crate::time::nanos;
 
 /// The weight of the newest interval in the running mean, and how many times as long as that it
@@ -42,6 +43,8 @@ pub struct AutoStats {
     /// Why the latest checkpoint got what it got, in words; empty before the first.
     pub latest: &'static str,
 }
+
+figures!(AutoStats: stays keeps_up not_worth_it chosen tried;);
 
 /// A checkpoint that is encoded because the run has chosen so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

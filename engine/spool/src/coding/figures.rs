@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use unspool_codec::{Achieved, CodecId};
 
+use crate::stats::figures;
+
 /// What became of one region of a checkpoint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RegionCoding {
@@ -40,6 +42,12 @@ pub struct CodecStats {
     /// Time of the host in decoders; on a GPU the time to enqueue them.
     pub decode_time: Duration,
 }
+
+figures!(CodecStats:
+    encodes decodes raw_bytes stored_bytes;
+    encode_seconds = encode_time
+    decode_seconds = decode_time
+);
 
 impl CodecStats {
     /// Bytes of values for each byte that is stored; 1 before anything was saved.
