@@ -5,14 +5,13 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use unspool::gpu::Fence;
-use unspool::{Batched, Codecs, Error, Head, Region, RegionSpec, RestoreTicket, Spool, Wait};
+use unspool::{Codecs, Error, Head, Region, RegionSpec, RestoreTicket, Spool, Wait};
 
 use crate::array::{Array, Intake};
 use crate::codecs::{self, UnseenNames};
 use crate::copies::Copies;
 use crate::donate::{self, Donor};
 use crate::errors::{Class, error};
-use crate::front::Front;
 use crate::gpu::KeptArrays;
 use crate::lend::{Blocks, Written, overwritten};
 use crate::piece::ArrayPiece;
@@ -25,8 +24,6 @@ use crate::{load, trees};
 pub struct Target<'a> {
     /// The spool.
     pub spool: &'a Spool,
-    /// The same, with what waits in front of it.
-    pub front: &'a Front,
     /// Arrays whose copies are under way.
     pub kept: &'a KeptArrays,
     /// Checksums of what was computed in place.
@@ -60,37 +57,15 @@ impl<'a> Target<'a> {
     }
 }
 
-/// When a GPU encodes a checkpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Launch {
-    /// At once, alone, after all that wait.
-    Alone,
-    /// Later, together with others.
-    Later,
-    /// At once, together with all that wait.
-    Together,
-}
-
 /// How a checkpoint is encoded.
 #[derive(Clone, Debug)]
 pub struct How {
     /// In place of the spool's codecs.
     pub codec: Option<Codecs>,
-    /// When a GPU does it, where there is an adaptor.
-    pub launch: Launch,
     /// What was saved under the version goes first.
     pub overwrite: bool,
     /// The caller gives the arrays away.
     pub donate: bool,
-}
-
-impl How {
-    /// The adaptor that a checkpoint of these arrays goes through, if any.
-    fn adaptor<'a>(&self, target: &Target<'a>, pieces: &[ArrayPiece]) -> Option<&'a Batched> {
-        let may_wait = self.launch != Launch::Alone
-            && pieces.iter().all(|piece| matches!(piece, ArrayPiece::Device(_)));
-        target.front.batched().filter(|_| may_wait)
-    }
 }
 
 /// Saves the arrays of a call under `version`.
@@ -115,8 +90,8 @@ pub fn save(
     codecs::check(py, how.codec.as_ref(), &regions)?;
     target.unseen.see(&regions);
     let (pieces, spool) = (target.pieces(&arrays), target.spool);
-    if how.overwrite && detached(py, Some(version), || target.front.contains(version))? {
-        detached(py, Some(version), || target.front.discard(version))?;
+    if how.overwrite && detached(py, Some(version), || target.spool.contains(version))? {
+        detached(py, Some(version), || target.spool.discard(version))?;
     }
     if how.donate
         && let [ArrayPiece::Device(piece)] = &pieces[..]
@@ -125,26 +100,12 @@ pub fn save(
         && let Some((array, region)) = arrays.pop().zip(regions.pop())
     {
         let donor = Donor::of(array, given.stream_alive());
-        return donate::save(py, target, version, how, (region, piece, donor));
+        return donate::save(py, target, version, (region, piece, donor));
     }
     let save = |wait: &Wait<'_>| {
-        let mut copies = Copies::new(spool, &pieces)?;
-        if let Some(adaptor) = how.adaptor(&target, &pieces) {
-            copies.begin_all();
-            let wait = copies.wait(wait);
-            let checkpoint = match &how.codec {
-                None => spool.checkpoint(version, regions),
-                Some(codec) => spool.checkpoint_as(version, regions, codec),
-            }?;
-            // SAFETY: as for `copies.save` below.
-            unsafe { copies.keep(adaptor, checkpoint, &wait) }?;
-            if how.launch == Launch::Together {
-                adaptor.hand_over(&wait)?;
-            }
-            return copies.finish();
-        }
+        let copies = Copies::new(spool, &pieces)?;
         // SAFETY: `arrays` lives until the copies are done: `copies` and `release` see to that.
-        unsafe { save_pieces(target.front, copies, version, regions, how.codec.as_ref(), wait) }
+        unsafe { save_pieces(spool, copies, version, regions, how.codec.as_ref(), wait) }
     };
     let saved = waiting(py, Some(version), |wait| {
         target.blocks.unless_stuck((spool, version), wait, save)
@@ -155,7 +116,6 @@ pub fn save(
 }
 
 /// Saves the arrays of `copies` under `version`, encoded by `codec` in place of the spool's codecs.
-/// What waits in front of the spool goes first.
 ///
 /// # Errors
 /// Those of the spool.
@@ -163,7 +123,7 @@ pub fn save(
 /// # Safety
 /// The arrays that the pieces were made from are borrowed until their copies are done.
 pub unsafe fn save_pieces(
-    front: &Front,
+    spool: &Spool,
     mut copies: Copies<'_>,
     version: i64,
     regions: Vec<RegionSpec>,
@@ -171,8 +131,7 @@ pub unsafe fn save_pieces(
     wait: &Wait<'_>,
 ) -> Result<Vec<Option<Fence>>, Error> {
     let mut ticket = {
-        let (spool, wait) = (front.spool(), copies.wait(wait));
-        bring_before(front, version, codec, &wait)?;
+        let wait = copies.wait(wait);
         match codec {
             None => spool.save(version, regions, &wait),
             Some(codec) => spool.save_as(version, regions, codec, &wait),
@@ -184,22 +143,6 @@ pub unsafe fn save_pieces(
     copies.finish()
 }
 
-/// Hands over what waits in front of the spool and has to be there before `version`.
-///
-/// # Errors
-/// Those of saving it.
-pub fn bring_before(
-    front: &Front,
-    version: i64,
-    codec: Option<&Codecs>,
-    wait: &Wait<'_>,
-) -> Result<(), Error> {
-    match codec.is_some_and(Codecs::is_raw) {
-        true => front.bring(version, wait),
-        false => front.bring_all(wait),
-    }
-}
-
 /// Restores regions of `version` into the arrays of `copies`; `at` has the number of the region of
 /// each. Nothing is restored, and there are no fences, when `accept` says no.
 ///
@@ -209,15 +152,14 @@ pub fn bring_before(
 /// # Safety
 /// As for [`save_pieces`]; the arrays may be written, and each has the size of its region.
 pub unsafe fn restore_pieces(
-    front: &Front,
+    spool: &Spool,
     mut copies: Copies<'_>,
     version: i64,
     at: &[usize],
     wait: &Wait<'_>,
     accept: impl FnOnce(&RestoreTicket) -> Result<bool, Error>,
 ) -> Result<Option<Vec<Option<Fence>>>, Error> {
-    front.bring(version, wait)?;
-    let mut ticket = front.spool().restore(version, &copies.wait(wait))?;
+    let mut ticket = spool.restore(version, &copies.wait(wait))?;
     if !accept(&ticket)? {
         return Ok(None);
     }
@@ -231,8 +173,8 @@ pub unsafe fn restore_pieces(
 ///
 /// # Errors
 /// Those of the spool, when there is no such checkpoint.
-pub fn head(py: Python<'_>, front: &Front, version: i64) -> PyResult<std::sync::Arc<Head>> {
-    detached(py, Some(version), || front.regions(version))
+pub fn head(py: Python<'_>, spool: &Spool, version: i64) -> PyResult<Arc<Head>> {
+    detached(py, Some(version), || spool.regions(version))
 }
 
 /// Restores `version` into the arrays of a call.
@@ -248,7 +190,7 @@ pub fn restore(
     let py = positional.py();
     target.kept.sweep(py);
     let given = Given::collect(Call { name: "restore", version }, positional, named)?;
-    let head = head(py, target.front, version)?;
+    let head = head(py, target.spool, version)?;
     if let Some(tree) = given.part_of(&head) {
         return restore_part(target, version, &head, tree);
     }
@@ -287,7 +229,6 @@ fn text_of(
     let bytes = place.map_or(0, |place| head.regions[place].bytes as usize);
     let mut text = vec![0; bytes];
     let same = waiting(py, Some(version), |wait| {
-        target.front.bring(version, wait)?;
         let ticket = target.spool.restore(version, wait)?;
         let same = same_arrays(&ticket.head().regions, &head.regions);
         if let Some(place) = place.filter(|_| same) {
@@ -324,7 +265,7 @@ pub fn restore_into(
             Ok(refusal.is_none())
         };
         // SAFETY: as in `save`, and the arrays were found writable.
-        unsafe { restore_pieces(target.front, copies, version, &at, wait, accept) }
+        unsafe { restore_pieces(spool, copies, version, &at, wait, accept) }
     })?;
     if let Some((class, message)) = refusal {
         return Err(error(py, class, message));

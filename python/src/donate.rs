@@ -8,7 +8,7 @@ use unspool::gpu::GivenArray;
 use unspool::{Error, RegionSpec, Wait};
 
 use crate::array::{Array, Owner};
-use crate::call::{How, Target, bring_before};
+use crate::call::Target;
 use crate::errors::{Class, error};
 use crate::gpu::{AfterCopy, DevicePiece};
 use crate::waiting::waiting;
@@ -47,14 +47,12 @@ pub fn save(
     py: Python<'_>,
     target: Target<'_>,
     version: i64,
-    how: &How,
     (region, piece, donor): (RegionSpec, &DevicePiece, Donor),
 ) -> PyResult<()> {
     let spool = target.spool;
     let save = |wait: &Wait<'_>| -> Result<(), Error> {
         let (gpu, stream) = (spool.gpu_of(piece.array().ordinal())?, piece.stream(spool)?);
         let wait = Wait { stream: Some(&stream), ..*wait };
-        bring_before(target.front, version, how.codec.as_ref(), &wait)?;
         let span = piece.array().span(gpu.context());
         // Its library hands memory out again in the order of that stream, where it names one.
         let waits = piece.after() == AfterCopy::Nothing;

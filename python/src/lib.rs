@@ -11,6 +11,7 @@
 
 mod accumulate;
 mod array;
+mod batched;
 mod call;
 mod codecs;
 mod copies;
@@ -38,7 +39,6 @@ mod options;
 mod paging;
 mod panics;
 mod piece;
-mod profile;
 mod regions;
 mod restart;
 mod schedule;
@@ -59,6 +59,7 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     kernels::ship()?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<spool::Spool>()?;
+    m.add_class::<batched::BatchCore>()?;
     m.add_class::<array::Exporter>()?;
     m.add_class::<lend::HostBuffer>()?;
     m.add_class::<lend::DeviceBuffer>()?;

@@ -74,7 +74,7 @@ fn restored<'py>(
     version: i64,
     maker: &Maker<'py, '_>,
 ) -> PyResult<Restored<'py>> {
-    let head = head(py, target.front, version)?;
+    let head = head(py, target.spool, version)?;
     let arrays = head.regions.iter().map(|region| maker.allocate(region));
     let arrays = arrays.collect::<PyResult<Vec<_>>>()?;
     {

@@ -34,9 +34,8 @@ pub fn save_many(
         (regions.collect(), given.iter().map(|(version, _)| *version).collect());
     regions.iter().for_each(|regions: &Vec<_>| target.unseen.see(regions));
     let pieces: Vec<_> = arrays.iter().map(|arrays| target.pieces(arrays)).collect();
-    let (spool, front) = (target.spool, target.front);
+    let spool = target.spool;
     let marks = waiting(py, None, |wait| {
-        front.bring_all(wait)?;
         let copies = pieces.iter().map(|pieces| Copies::new(spool, pieces));
         let mut copies = copies.collect::<Result<Vec<_>, _>>()?;
         copies.iter_mut().for_each(Copies::begin_all);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyString, PyTuple};
-use unspool::{Accumulate, DiskMode, DiskSettings, On, PolicyKind};
+use unspool::{DiskMode, DiskSettings, On, PolicyKind};
 use unspool_codec::Outer;
 
 use crate::errors::{Class, error};
@@ -14,7 +14,7 @@ use crate::sizes;
 
 /// The names of all options, for the error about one that does not exist.
 const OPTIONS: &str = "device_memory, host_memory, disk, device, shrink_ok, codec, learn, timeout, \
-                       verify, accumulate, profile, debug";
+                       verify, debug";
 
 /// The longest time-out: a year; every wait has an end.
 const LONGEST: f64 = 366.0 * 86_400.0;
@@ -31,7 +31,7 @@ pub fn no_others(py: Python<'_>, others: Option<&Bound<'_, PyDict>>) -> PyResult
     Err(error(py, Class::Option, message))
 }
 
-fn wrong(py: Python<'_>, name: &str, why: &str) -> PyErr {
+pub fn wrong(py: Python<'_>, name: &str, why: &str) -> PyErr {
     error(py, Class::Option, format!("Spool({name}=...): {why}."))
 }
 
@@ -64,71 +64,6 @@ pub fn arena(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Si
         return Ok(Some(SizeOption::Auto));
     }
     Ok(size(name, value)?.map(SizeOption::Bytes))
-}
-
-/// The most checkpoints of one launch that can be asked for.
-pub const MOST_TOGETHER: u32 = 4096;
-
-/// What is encoded together: a number of checkpoints, a size, or both as a pair.
-///
-/// # Errors
-/// `OptionError`.
-pub fn accumulate(value: &Bound<'_, PyAny>) -> PyResult<Option<Accumulate>> {
-    if value.is_none() {
-        return Ok(None);
-    }
-    let (count, most) = match value.cast::<PyTuple>() {
-        Ok(pair) if pair.len() == 2 => (Some(pair.get_item(0)?), Some(pair.get_item(1)?)),
-        _ if value.is_instance_of::<PyString>() => (None, Some(value.clone())),
-        _ => (Some(value.clone()), None),
-    };
-    let checkpoints = match &count {
-        None => Some(MOST_TOGETHER),
-        Some(count) => whole(count).and_then(|count| u32::try_from(count).ok()),
-    };
-    let checkpoints = checkpoints.filter(|count| (1..=MOST_TOGETHER).contains(count));
-    let Some(checkpoints) = checkpoints else {
-        let shown = value.repr().map_or_else(|_| "this".to_owned(), |repr| repr.to_string());
-        let why = format!(
-            "{shown} is not a number of checkpoints from 1 to {MOST_TOGETHER}; write 32, \
-             \"64MiB\", or both as (32, \"64MiB\")"
-        );
-        return Err(wrong(value.py(), "accumulate", &why));
-    };
-    let bytes = most.map(|most| size("accumulate", &most)).transpose()?.flatten();
-    let usual = Accumulate::default();
-    Ok(Some(Accumulate { checkpoints, bytes: bytes.unwrap_or(usual.bytes), ..usual }))
-}
-
-/// The longest that a plan holds a checkpoint: it knows when the others come, so that this is for
-/// runs which stop on the way.
-const HELD_BY_PLAN: Duration = Duration::from_secs(10);
-
-/// What is held for a launch: what `accumulate=` says, and for a plan, which holds as many as it
-/// likes where that says nothing, for as long as the plan says.
-pub fn held(given: Option<Accumulate>, has_plan: bool) -> Option<Accumulate> {
-    if !has_plan {
-        return given;
-    }
-    let any = Accumulate { checkpoints: MOST_TOGETHER, ..Accumulate::default() };
-    Some(Accumulate { held_at_most: HELD_BY_PLAN, ..given.unwrap_or(any) })
-}
-
-/// Refuses checkpoints that would be held and looked at as soon as they are saved.
-///
-/// # Errors
-/// `OptionError`.
-pub fn check_accumulate(
-    py: Python<'_>,
-    accumulate: Option<&Accumulate>,
-    check_codec: bool,
-) -> PyResult<()> {
-    if accumulate.is_none() || !check_codec {
-        return Ok(());
-    }
-    let why = "check_codec=True looks at each checkpoint as it is saved, so none can be held for a \
-               launch with others; leave one of them out";
-    Err(wrong(py, "accumulate", why))
 }
 
 /// The place of the arenas: `"auto"`, `"cpu"`, `"cuda"` or `"cuda:1"`.
@@ -171,7 +106,7 @@ pub fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
 }
 
 /// A whole number: `int`, anything with `__index__`, and floats such as `4e9`.
-fn whole(value: &Bound<'_, PyAny>) -> Option<u64> {
+pub fn whole(value: &Bound<'_, PyAny>) -> Option<u64> {
     if value.is_instance_of::<PyBool>() {
         return None;
     }

@@ -27,7 +27,6 @@ use crate::lend::{Blocks, Reading, Writing, Written, described};
 use crate::load::Wanted;
 use crate::opening::{self, Opened, Sizes};
 use crate::panics::guarded;
-use crate::profile::Profile;
 use crate::version::version;
 use crate::waiting::{detached, waiting_for};
 use crate::{call, codecs, live, load, many, options, stats};
@@ -70,10 +69,6 @@ use crate::{call, codecs, live, load, many, options, stats};
 ///         `"auto"` chooses for each checkpoint among those that lose nothing, on a GPU those of
 ///         nvCOMP too, by what was measured. A mapping has one for each array by name (by position,
 ///         `0`), and `"*"` for all others; `close` warns of a name that no array had.
-///     accumulate: encode small checkpoints of a GPU together: `16`, `"32MiB"`, or both as a pair.
-///     profile: a file of what saves were like, which the first run records. Later ones plan with
-///         it what to keep as it is, and what to encode alone or together. A run that differs is
-///         told by an `unspool.accumulate.PlanDroppedWarning`. It needs a codec.
 ///     debug: a `Debug`, for those who look for a fault.
 ///
 /// Raises:
@@ -99,10 +94,8 @@ pub struct Spool {
     unseen: UnseenNames,
     /// Restores that were announced, and of which the spool knows a window.
     order: RestoreOrder,
-    /// Records the run, or follows one that was recorded.
-    profile: Profile,
-    /// Checkpoints of a GPU wait for others unless a plan says something else.
-    accumulates: bool,
+    /// As it was given.
+    codec: Option<Py<PyAny>>,
     energy: Energy,
 }
 
@@ -111,7 +104,7 @@ impl Spool {
     #[new]
     #[pyo3(signature = (device_memory=None, host_memory=None, disk=None, *, device="auto",
                         shrink_ok=false, codec=None, learn=false, timeout=300.0, verify=true,
-                        profile=None, accumulate=None, debug=None, **others))]
+                        debug=None, **others))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(
         py: Python<'_>,
@@ -124,22 +117,11 @@ impl Spool {
         #[pyo3(from_py_with = given::learn)] learn: bool,
         #[pyo3(from_py_with = given::timeout)] timeout: f64,
         #[pyo3(from_py_with = given::verify)] verify: bool,
-        profile: Option<&Bound<'_, PyAny>>,
-        accumulate: Option<&Bound<'_, PyAny>>,
         debug: Option<&Bound<'_, PyAny>>,
         others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Spool> {
         options::no_others(py, others)?;
-        let accumulate = accumulate.map_or(Ok(None), options::accumulate)?;
         let debug = debug.map_or_else(|| Ok(Debug::default()), Debug::of)?;
-        options::check_accumulate(py, accumulate.as_ref(), debug.check_codec)?;
-        let held = options::held(accumulate, profile.is_some());
-        let profile = profile.map_or_else(
-            || Ok(Profile::default()),
-            |path| {
-                Profile::open(&options::path("profile", path)?, codec, held.unwrap_or_default(), py)
-            },
-        )?;
         let sizes = Sizes {
             device: options::arena("device_memory", device_memory)?,
             host: options::arena("host_memory", host_memory)?,
@@ -168,7 +150,7 @@ impl Spool {
         let unseen = UnseenNames::of(&settings.codec);
         guarded(py, || {
             let Opened { spool, tiers, energy, warnings } = opening::opened(py, settings, sizes)?;
-            let front = Arc::new(Front::of(Arc::new(spool), held));
+            let front = Arc::new(Front::of(Arc::new(spool)));
             live::remember(&front);
             let spool = Spool {
                 front,
@@ -180,8 +162,7 @@ impl Spool {
                 blocks: Arc::default(),
                 unseen,
                 order: RestoreOrder::default(),
-                profile,
-                accumulates: accumulate.is_some(),
+                codec: codec.map(|codec| codec.clone().unbind()),
                 energy,
             };
             for warning in warnings {
@@ -257,7 +238,6 @@ impl Spool {
     /// one for which there is no room, those that follow are not tried.
     ///
     /// Raises:
-    ///     OptionError: the spool has a profile, which plans by itself what is encoded together.
     ///     ArrayError: an entry is not a pair of a version and arrays, a version is there twice, or
     ///         there are more than 131,072 entries. Nothing was saved.
     ///     All that `save` raises.
@@ -268,11 +248,6 @@ impl Spool {
         stream: Option<&Bound<'_, PyAny>>,
         codec: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        if self.profile.is_some() {
-            let text = "save_many: the profile of this spool plans what is encoded together. Use \
-                        `save`, or open it without one.";
-            return Err(error(checkpoints.py(), Class::Option, text));
-        }
         let target = self.target(stream)?;
         let codec = codec.map(|codec| codecs::codecs(codec, "save_many(codec=...)")).transpose()?;
         guarded(checkpoints.py(), || many::save_many(target, checkpoints, codec.as_ref()))
@@ -313,7 +288,6 @@ impl Spool {
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let (this, py) = (slf.get(), slf.py());
-        this.profile.finish(slf)?;
         let target = this.target(stream)?;
         this.call(py, version, || {
             this.order.restoring(py, this.spool())?;
@@ -407,7 +381,6 @@ impl Spool {
         let regions = described(version, shape, dtype, named, py);
         let regions = regions.map_err(|raised| about(py, raised, Some(version)))?;
         self.unseen.see(&regions);
-        self.bring(py, version)?;
         let given = (handle, stream.map(Bound::unbind));
         Ok(Writing::new(self.in_place(), version, regions, given, to))
     }
@@ -436,7 +409,6 @@ impl Spool {
         #[pyo3(from_py_with = given::maybe_to)] to: Option<String>,
     ) -> PyResult<Reading> {
         self.order.restoring(py, self.spool())?;
-        self.bring(py, version)?;
         let handle = gpu::handle(stream.as_ref())?;
         let given = (handle, stream.map(Bound::unbind));
         Ok(Reading::new(self.in_place(), version, given, to))
@@ -447,12 +419,12 @@ impl Spool {
     /// Raises:
     ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, /))]
-    fn regions<'py>(
+    pub(crate) fn regions<'py>(
         &self,
         py: Python<'py>,
         #[pyo3(from_py_with = version)] version: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.call(py, version, || load::describe(py, &*call::head(py, &self.front, version)?))
+        self.call(py, version, || load::describe(py, &*call::head(py, self.spool(), version)?))
     }
 
     /// What the codecs did with the arrays of `version`: for each one by name, or by position as
@@ -469,7 +441,7 @@ impl Spool {
         #[pyo3(from_py_with = version)] version: i64,
     ) -> PyResult<Bound<'py, PyDict>> {
         self.call(py, version, || {
-            let found = detached(py, Some(version), || self.front.achieved(version))?;
+            let found = detached(py, Some(version), || self.spool().achieved(version))?;
             stats::achieved(py, &found)
         })
     }
@@ -538,7 +510,6 @@ impl Spool {
                 format!("There is no tier {tier:?}: there are \"device\", \"host\" and \"disk\".");
             return Err(error(py, Class::Option, text));
         };
-        self.bring(py, version)?;
         guarded(py, || {
             py.detach(|| self.spool().prefer(version, kind)).map_err(|error| {
                 // It is the tier that is wrong then, not an array of this version.
@@ -559,8 +530,7 @@ impl Spool {
         #[pyo3(from_py_with = version)] version: i64,
     ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        this.profile.finish(slf)?;
-        this.call(py, version, || detached(py, Some(version), || this.front.discard(version)))
+        this.call(py, version, || detached(py, Some(version), || this.spool().discard(version)))
     }
 
     /// Discards all checkpoints. Raises: ClosedError.
@@ -593,7 +563,7 @@ impl Spool {
         #[pyo3(from_py_with = given::maybe_timeout)] timeout: Option<f64>,
     ) -> PyResult<()> {
         let timeout = timeout.map(|seconds| options::timeout(py, seconds)).transpose()?;
-        guarded(py, || waiting_for(py, None, timeout, |wait| self.front.flush(wait)))
+        guarded(py, || waiting_for(py, None, timeout, |wait| self.spool().flush(wait)))
     }
 
     /// The saved versions, in ascending order.
@@ -602,7 +572,7 @@ impl Spool {
     ///     ClosedError.
     fn versions(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
         leftovers::tidy(py)?;
-        guarded(py, || detached(py, None, || self.front.versions()))
+        guarded(py, || detached(py, None, || self.spool().versions()))
     }
 
     /// The versions that an earlier run made durable and that are damaged or missing, each with the
@@ -612,7 +582,7 @@ impl Spool {
     /// Raises:
     ///     ClosedError.
     fn lost(&self, py: Python<'_>) -> PyResult<BTreeMap<i64, String>> {
-        guarded(py, || detached(py, None, || self.front.spool().lost()))
+        guarded(py, || detached(py, None, || self.spool().lost()))
     }
 
     /// Whether `version` survives a crash of the machine.
@@ -625,7 +595,7 @@ impl Spool {
         py: Python<'_>,
         #[pyo3(from_py_with = version)] version: i64,
     ) -> PyResult<bool> {
-        self.call(py, version, || detached(py, Some(version), || self.front.durable(version)))
+        self.call(py, version, || detached(py, Some(version), || self.spool().durable(version)))
     }
 
     /// What the spool has done so far. Also answered when it is closed.
@@ -698,6 +668,12 @@ impl Spool {
         opening::place(self.spool())
     }
 
+    /// The codec that the spool was opened with, or None.
+    #[getter]
+    fn codec(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.codec.as_ref().map(|codec| codec.clone_ref(py))
+    }
+
     /// Whether the spool was opened with `learn`.
     #[getter]
     fn learn(&self) -> bool {
@@ -709,7 +685,7 @@ impl Spool {
         let Ok(version) = version.extract() else {
             return Ok(false);
         };
-        guarded(py, || detached(py, Some(version), || self.front.contains(version)))
+        guarded(py, || detached(py, Some(version), || self.spool().contains(version)))
     }
 
     /// The number of checkpoints that are saved and not discarded.

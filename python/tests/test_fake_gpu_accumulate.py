@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import unspool
 from unspool import Bound, Spool, accumulate
-from unspool.accumulate import Profile, Recorded
+from unspool.accumulate import Batched, Profile, Recorded
 from unspool.advice import Rate
 from unspool.errors import OptionError
 
@@ -26,14 +26,15 @@ SHAPE = (40, 50)
 BYTES = 8000
 
 
-def opened(**more: Any) -> Spool:
+def opened(together: Any = None, profile: Path | None = None, **more: Any) -> Any:
     options = {
         "device_memory": "4MiB",
         "host_memory": "4MiB",
         "device": "cuda",
         "debug": unspool.Debug(check_order=True),
     }
-    return Spool(**options, **({"codec": BOUND} | more))
+    spool = Spool(**options, **({"codec": BOUND} | more))
+    return Batched(spool, together, profile=profile) if together or profile else spool
 
 
 def save(spool: Spool, driver: Driver, versions: range, **more: Any) -> None:
@@ -52,7 +53,7 @@ def restored(spool: Spool, driver: Driver, version: int) -> np.ndarray:
 def test_checkpoints_of_one_launch_are_those_of_launches_of_their_own(
     driver: Driver, given: Any, most: int
 ) -> None:
-    with opened() as alone, opened(accumulate=given) as together:
+    with opened() as alone, opened(given) as together:
         for spool in (alone, together):
             save(spool, driver, range(40))
         for version in range(40):
@@ -65,7 +66,7 @@ def test_checkpoints_of_one_launch_are_those_of_launches_of_their_own(
 
 
 def test_a_codec_of_its_own_and_raw_checkpoints_mix(driver: Driver) -> None:
-    with opened(accumulate=8) as spool:
+    with opened(8) as spool:
         save(spool, driver, range(3))
         save(spool, driver, range(3, 5), codec="raw")
         save(spool, driver, range(5, 7), codec="lossless")
@@ -131,7 +132,7 @@ def test_a_plan_for_main_memory_holds_nothing(tmp_path: Path, driver: Driver) ->
     options = {"host_memory": "4MiB", "device": "cuda", "codec": BOUND}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", accumulate.PlanDroppedWarning)
-        with Spool(**options, profile=path) as spool:
+        with Batched(Spool(**options), profile=path) as spool:
             save(spool, driver, range(12))
             assert spool.stats().codec.most_together <= 1
             assert spool.versions() == list(range(12))
@@ -147,12 +148,15 @@ def test_without_a_plan_a_profile_holds_nothing(driver: Driver, tmp_path: Path) 
 
 @pytest.mark.parametrize("given", [0, -1, 4097, 1.5, "many", (8,), (0, "1MiB"), [8], True])
 def test_what_makes_no_sense_is_refused(given: Any) -> None:
-    with pytest.raises(OptionError, match="accumulate"):
-        Spool(host_memory="1MiB", device="cpu", codec="lossless", accumulate=given)
+    with (
+        Spool(host_memory="1MiB", device="cpu", codec="lossless") as spool,
+        pytest.raises(OptionError, match="together"),
+    ):
+        Batched(spool, given)
 
 
 def test_in_main_memory_it_changes_nothing() -> None:
     values = wave(SHAPE, "float32", 1)
-    with unspool.Spool(host_memory="1MiB", device="cpu", codec="lossless", accumulate=8) as spool:
+    with Batched(Spool(host_memory="1MiB", device="cpu", codec="lossless"), 8) as spool:
         spool.save(0, values)
         assert same_bits(spool.load(0), values)

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from unspool import Spool
+from unspool.accumulate import Batched
 from unspool.errors import ArrayError, Error
 
 from fake_gpu import CaiArray, Driver
@@ -67,10 +68,11 @@ def test_an_iterator_without_an_end_is_refused_and_nothing_is_saved() -> None:
 
 
 @pytest.mark.fake_gpu
-@pytest.mark.parametrize("accumulate", [None, 8])
-def test_arrays_of_a_gpu_share_one_launch(driver: Driver, accumulate: int | None) -> None:
+@pytest.mark.parametrize("together", [None, 8])
+def test_arrays_of_a_gpu_share_one_launch(driver: Driver, together: int | None) -> None:
     options = {"device_memory": "4MiB", "device": "cuda", "codec": "lossless"}
-    with Spool(**options, accumulate=accumulate) as spool:
+    opened = Spool(**options)
+    with Batched(opened, together) if together else opened as spool:
         spool.save_many([(version, CaiArray(driver, values(version))) for version in range(6)])
         codec = spool.stats().codec
         assert (codec.launches, codec.launched, codec.most_together) == (1, 6, 6)

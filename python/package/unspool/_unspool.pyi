@@ -55,10 +55,6 @@ class Spool:
             `"auto"` chooses for each checkpoint among those that lose nothing, on a GPU those of
             nvCOMP too, by what was measured. A mapping has one for each array by name (by position,
             `0`), and `"*"` for all others; `close` warns of a name that no array had.
-        accumulate: encode small checkpoints of a GPU together: `16`, `"32MiB"`, or both as a pair.
-        profile: a file of what saves were like, which the first run records. Later ones plan with
-            it what to keep as it is, and what to encode alone or together. A run that differs is
-            told by an `unspool.accumulate.PlanDroppedWarning`. It needs a codec.
         debug: a `Debug`, for those who look for a fault.
 
     Raises:
@@ -79,8 +75,6 @@ class Spool:
         learn: bool = False,
         timeout: float = 300.0,
         verify: bool = True,
-        profile: _Path | None = None,
-        accumulate: int | str | tuple[int, int | str] | None = None,
         debug: Debug | None = None,
     ) -> Self: ...
     @overload
@@ -164,7 +158,6 @@ class Spool:
         one for which there is no room, those that follow are not tried.
 
         Raises:
-            OptionError: the spool has a profile, which plans by itself what is encoded together.
             ArrayError: an entry is not a pair of a version and arrays, a version is there twice, or
                 there are more than 131,072 entries. Nothing was saved.
             All that `save` raises.
@@ -462,6 +455,10 @@ class Spool:
         """
 
     @property
+    def codec(self) -> Any:
+        """The codec that the spool was opened with, or None."""
+
+    @property
     def learn(self) -> bool:
         """Whether the spool was opened with `learn`."""
 
@@ -656,6 +653,18 @@ def codec_decode(
 _Word = tuple[int, int, int, str | None]
 
 @final
+class BatchCore:
+    def __init__(self, spool: Spool, together: Any, has_plan: bool) -> None: ...
+    @property
+    def most(self) -> tuple[int, int]: ...
+    def hold(
+        self, version: int, arrays: tuple[Any, ...], named: dict[str, Any], stream: Any, codec: Any
+    ) -> bool: ...
+    def hand_over(self, version: int | None = None) -> None: ...
+    def waits(self) -> list[int]: ...
+    def regions(self, version: int) -> list[Any]: ...
+    def end(self) -> None: ...
+
 class ScheduleCore:
     """A schedule that is somewhere in its actions.
 

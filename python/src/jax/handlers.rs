@@ -236,10 +236,17 @@ fn save(pass: &Pass<'_>) -> Result<(), Error> {
     // SAFETY: XLA lends the operands for the call, and reuses the memory of a GPU only in work that
     // it enqueues later on the same stream.
     let saved = unsafe {
-        save_pieces(&front, copies, version, specs(arrays), this.codec.as_ref(), &Wait::default())
+        save_pieces(
+            front.spool(),
+            copies,
+            version,
+            specs(arrays),
+            this.codec.as_ref(),
+            &Wait::default(),
+        )
     };
     let noted = saved.and_then(|_| {
-        histories::saved(number, version).inspect_err(|_| drop(front.discard(version)))
+        histories::saved(number, version).inspect_err(|_| drop(front.spool().discard(version)))
     });
     noted.map_err(|error| {
         let others = histories::unread(&front, number);
@@ -288,7 +295,8 @@ fn restore(pass: &Pass<'_>) -> Result<(), Error> {
     let copies = Copies::new(front.spool(), &pieces)?;
     let at: Vec<usize> = (0..arrays.len()).collect();
     // SAFETY: as for `save`, and results are XLA's to be written.
-    let restored = unsafe { restore_pieces(&front, copies, version, &at, &Wait::default(), same) };
+    let restored =
+        unsafe { restore_pieces(front.spool(), copies, version, &at, &Wait::default(), same) };
     restored
         .and_then(|done| done.ok_or_else(|| odd("a state has other arrays than were saved")))
         .inspect_err(|_| histories::give_up(number))?;
@@ -298,7 +306,7 @@ fn restore(pass: &Pass<'_>) -> Result<(), Error> {
 
 /// Discards what nobody reads again; what was announced to be read back once is gone.
 fn discarded(front: &Front, version: i64) -> Result<(), Error> {
-    match front.discard(version) {
+    match front.spool().discard(version) {
         Err(error) if !matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Discarded) => {
             Err(error)
         }

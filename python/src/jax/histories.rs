@@ -324,7 +324,7 @@ pub fn unread(front: &Front, number: u64) -> usize {
 fn discard(history: History) {
     for version in history.versions {
         // It may be gone, or the spool closed: nobody will read it either way.
-        let _ = history.front.discard(version);
+        let _ = history.front.spool().discard(version);
     }
 }
 

@@ -22,10 +22,9 @@ pub(super) fn close(
     unflushed: Unflushed,
 ) -> PyResult<()> {
     let (py, this) = (slf.py(), slf.get());
-    let written = if this.closed() { Ok(()) } else { this.profile.closing(slf) };
     guarded(py, || {
         this.kept.finish(py);
-        let closed = waiting_for(py, None, timeout, |wait| this.front.close(unflushed, wait));
+        let closed = waiting_for(py, None, timeout, |wait| this.spool().close_as(unflushed, wait));
         closed.inspect_err(|raised| {
             if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
                 this.front.note_interrupted();
@@ -36,7 +35,7 @@ pub(super) fn close(
     if let Some(text) = this.unseen.warning() {
         live::warn(py, &text)?;
     }
-    written
+    Ok(())
 }
 
 /// Closes a spool and gives up what it cannot write, with a warning that names it.
@@ -64,7 +63,6 @@ pub(super) fn exit(slf: &Bound<'_, Spool>, raised: &Bound<'_, PyAny>) -> PyResul
     if raised.is_none() {
         return close(slf, None, Unflushed::Keep);
     }
-    slf.get().profile.abandon(slf.py())?;
     match close(slf, None, Unflushed::Discard) {
         // What a signal handler raised, such as `KeyboardInterrupt`, is never hidden.
         Err(failure) if failure.is_instance_of::<PyException>(slf.py()) => {

@@ -15,14 +15,13 @@ use crate::gpu::{self, KeptArrays};
 use crate::hints::RestoreOrder;
 use crate::lend::{InPlace, Written};
 use crate::panics::guarded;
-use crate::profile::Profile;
-use crate::waiting::{detached, waiting};
+use crate::waiting::detached;
 
 impl Spool {
     /// A spool that something else has opened. It is closed when it is dropped.
     pub(crate) fn over(spool: Arc<unspool::Spool>) -> Spool {
         Spool {
-            front: Arc::new(Front::of(spool, None)),
+            front: Arc::new(Front::of(spool)),
             tiers: "memory".to_owned(),
             has_device_tier: false,
             kept: KeptArrays::default(),
@@ -30,8 +29,7 @@ impl Spool {
             blocks: Arc::default(),
             unseen: UnseenNames::default(),
             order: RestoreOrder::default(),
-            profile: Profile::default(),
-            accumulates: false,
+            codec: None,
             learn: false,
             energy: Energy::default(),
         }
@@ -52,13 +50,13 @@ impl Spool {
         let state = if self.spool().is_closed() {
             "closed".to_owned()
         } else {
-            let count = detached(py, None, || self.front.versions()).map(|found| found.len());
+            let count = detached(py, None, || self.spool().versions()).map(|found| found.len());
             count.map_or_else(|_| "not usable here".to_owned(), in_number)
         };
         format!("<unspool.Spool {}: {state}>", self.tiers)
     }
 
-    /// The spool itself, which does not know what waits in front of it.
+    /// The spool itself.
     pub(super) fn spool(&self) -> &Arc<unspool::Spool> {
         self.front.spool()
     }
@@ -68,22 +66,14 @@ impl Spool {
         Arc::clone(self.spool())
     }
 
-    /// The same with what waits in front of it, for loops of JAX.
+    /// The same for loops of JAX.
     pub(crate) fn shared_front(&self) -> Arc<Front> {
         Arc::clone(&self.front)
     }
 
-    /// Lets the spool know of `version`, should it wait in front of it.
-    pub(super) fn bring(&self, py: Python<'_>, version: i64) -> PyResult<()> {
-        if self.front.batched().is_none() {
-            return Ok(());
-        }
-        guarded(py, || waiting(py, Some(version), |wait| self.front.bring(version, wait)))
-    }
-
     /// Runs a call about `version`: panics end here, and errors name it, and the block of this
     /// thread that the call waited for.
-    pub(super) fn call<T>(
+    pub(crate) fn call<T>(
         &self,
         py: Python<'_>,
         version: i64,
@@ -94,7 +84,7 @@ impl Spool {
 
     /// Warns that this spool was not closed, unless it belongs to the process before a fork.
     pub(super) fn warn_of_drop(&self, py: Python<'_>) {
-        if self.front.versions().is_err() {
+        if self.spool().versions().is_err() {
             return;
         }
         let text = format!(
@@ -108,11 +98,11 @@ impl Spool {
     }
 
     /// What a call needs; `stream` is its argument.
-    pub(super) fn target(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Target<'_>> {
-        let (spool, front) = (self.spool(), &self.front);
+    pub(crate) fn target(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Target<'_>> {
+        let spool = self.spool();
         let (kept, written, blocks) = (&self.kept, &*self.written, &*self.blocks);
         let (unseen, stream) = (&self.unseen, gpu::handle(stream)?);
-        Ok(Target { spool, front, kept, written, blocks, unseen, stream })
+        Ok(Target { spool, kept, written, blocks, unseen, stream })
     }
 }
 

@@ -2,10 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use unspool::Codecs;
 
 use super::Spool;
-use crate::call::{self, Launch};
+use crate::call;
 use crate::codecs;
 
 /// The arguments besides the arrays, as Python gives them.
@@ -17,7 +16,7 @@ pub(super) struct Arguments<'a, 'py> {
     pub(super) donate: bool,
 }
 
-/// Saves arrays as the arguments say, and as the profile of the spool does.
+/// Saves arrays as the arguments say.
 ///
 /// # Errors
 /// Those of `Spool.save`.
@@ -31,16 +30,7 @@ pub(super) fn save(
     let &Arguments { stream, codec, overwrite, donate } = given;
     let this = slf.get();
     let target = this.target(stream)?;
-    let decision = this.profile.before_save(slf)?;
     let codec = codec.map(|codec| codecs::codecs(codec, "save(codec=...)")).transpose()?;
-    let raw = || (decision.as_deref() == Some("raw")).then(Codecs::default);
-    let launch = match decision.as_deref() {
-        Some("hold") => Launch::Later,
-        Some("together") => Launch::Together,
-        None if this.accumulates => Launch::Later,
-        _ => Launch::Alone,
-    };
-    let how = call::How { codec: codec.or_else(raw), launch, overwrite, donate };
-    this.call(slf.py(), version, || call::save(target, version, &how, arrays, named))?;
-    this.profile.after_save(slf, version)
+    let how = call::How { codec, overwrite, donate };
+    this.call(slf.py(), version, || call::save(target, version, &how, arrays, named))
 }

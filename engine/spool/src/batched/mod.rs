@@ -198,6 +198,12 @@ impl Batched {
         self.spool().achieved(version)
     }
 
+    /// The versions that wait.
+    #[must_use]
+    pub fn waits(&self) -> Vec<i64> {
+        self.shared.waiting.versions()
+    }
+
     /// As [`Spool::regions`]; for a checkpoint that waits, where they lie at most.
     ///
     /// # Errors

@@ -16,12 +16,14 @@ model contains.
 
 from ..advice.accumulating import Accumulation, Outcome, follow, plan
 from ..advice.profile import NVCOMP, TWINE, CodecCost, Layout, Profile, ProfileError, Recorded
+from .batched import Batched
 from .watch import PlanDroppedWarning, Watch, open_profile
 
 __all__ = [
     "NVCOMP",
     "TWINE",
     "Accumulation",
+    "Batched",
     "CodecCost",
     "Layout",
     "Outcome",

@@ -1,6 +1,6 @@
-"""`Spool(profile=...)`: records the first run, and decides for each save of the following ones.
+"""`Batched(profile=...)`: records the first run, and decides for each save of the following ones.
 
-A spool calls the methods of a `Watch` around its own, and carries out the plan's decisions:
+`Batched` calls the methods of a `Watch` around its own, and carries out the plan's decisions:
 "raw" keeps a checkpoint as it is, "alone" encodes it alone, "hold" holds it on the GPU, "together"
 encodes it with all that are held. In main memory there is no launch to share, so plans for it have
 "raw" and "alone" only.
@@ -47,7 +47,7 @@ class PlanDroppedWarning(RuntimeWarning):
 
 
 def open_profile(path: str | os.PathLike[str], codec: str, most: int = 1, held: int = 0) -> Watch:
-    """What a spool calls: records a profile where there is no file, else follows that one.
+    """What `Batched` calls: records a profile where there is no file, else follows that one.
 
     Args:
         path: the file.
@@ -68,7 +68,7 @@ def open_profile(path: str | os.PathLike[str], codec: str, most: int = 1, held: 
 
 
 class Watch:
-    """One run of a spool with a profile.
+    """One run with a profile.
 
     Threads may save at the same time: checkpoints then count in the order in which their saves
     return, and what others compute meanwhile is not time between them.

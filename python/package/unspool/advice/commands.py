@@ -351,7 +351,7 @@ def run_options(parser: ArgumentParser) -> None:
     parser.description = """\
 Says which checkpoints of a run to compress, and which of them together, so that the application is
 blocked the least: each goes raw, is compressed alone, is held for later, or is compressed together
-with what is held. The run is a profile that a spool has recorded (Spool(profile=...)), or one of
+with what is held. The run is a profile that was recorded (Batched(profile=...)), or one of
 equal checkpoints. The costs of twine and nvcomp are those of an H100: `unspool codecs --cost FILE`
 measures those of a machine.
 """

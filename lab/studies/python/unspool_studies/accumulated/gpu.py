@@ -44,7 +44,7 @@ Drawn = list[tuple[str, dict[str, float]]]
 NOTES = (
     "GB/s of checkpoints over the time of a run, to the end of the last transfer; median of runs",
     "Spool(device_memory=cache, host_memory=...), saves and a flush, all codecs without loss; "
-    "accumulated and batched: with accumulate=",
+    "accumulated and batched: by unspool.accumulate.Batched",
     "together: the most checkpoints of one call of nvCOMP, and of one launch of Twine",
     "by hand: nvCOMP through its Python package, which waits for every call, in a pipeline with "
     "the best schedule; model: what that schedule should give",
@@ -347,7 +347,7 @@ class Pipeline:
             "device_memory": case.cache,
             "host_memory": host,
             "codec": codec,
-            "accumulate": together,
+            "together": together,
         }
         with open_spool(self._cuda, **options) as spool, self._cuda.current(self._app):
             wait_until_ready(spool)

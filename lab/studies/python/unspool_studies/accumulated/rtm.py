@@ -82,7 +82,7 @@ COLUMNS = (
 NOTES = (
     "GB/s of checkpoints over the time of the run, to the end of the last transfer; median of runs",
     "made: the same steps with nothing saved; they are really computed between the saves",
-    "1e-5: Bound(range=1e-5), all others without loss; accumulated and batched: with accumulate=",
+    "1e-5: Bound(range=1e-5), all others without loss; accumulated and batched: by Batched",
     "together: the most checkpoints of one call, of each approach that accumulates",
     "smaller: how many times, of Twine",
 )
@@ -294,8 +294,8 @@ def options_of(
 ) -> dict[str, Any]:
     """What a spool is opened with."""
     host = room_for(forward.count, forward.size)
-    accumulate = together if accumulates else None
-    return {"device_memory": cache, "host_memory": host, "codec": codec, "accumulate": accumulate}
+    given = {"device_memory": cache, "host_memory": host, "codec": codec}
+    return given | {"together": together} if accumulates else given
 
 
 def runs_of(

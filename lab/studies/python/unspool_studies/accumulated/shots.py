@@ -1,6 +1,6 @@
 """Part `accumulated-gpu`: an ensemble of shots that follows a plan, and what the profile costs.
 
-The first shot of a migration is recorded by `Spool(profile=...)`; what its codec costs on this
+The first shot of a migration is recorded by `Batched(profile=...)`; what its codec costs on this
 machine (the second oracle of HiPC 2023) is measured and put into the profile; spools that follow it
 take the other shots, in turn with spools without a codec, with it one by one, and batched. The
 steps between two saves are really computed, as in the table of frequencies.
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from unspool import Spool
-from unspool.accumulate import Accumulation, PlanDroppedWarning, Profile, follow
+from unspool.accumulate import Accumulation, Batched, PlanDroppedWarning, Profile, follow
 from unspool.accumulate import plan as plan_for
 from unspool.codecs import NvComp
 from unspool.errors import OptionError
@@ -89,7 +89,7 @@ CURVES = ("frequency", "codec", "input", "us", "ratio")
 SHOTS_NOTES = (
     "ms a shot: to the end of the last transfer and of the spool's flush, median of shots (least "
     "and greatest); blocked: what it takes longer than the same shot with nothing saved, made",
-    "following: Spool(profile=...), the first of which plans in its first save",
+    "following: Batched(profile=...), the first of which plans in its first save",
     "forecast: by the model of the plan, for the decisions beside it; of forecast: what was "
     "measured over that; of made: the intervals of the profile",
     "kept raw, launches: what the spools of all shots did",
@@ -315,7 +315,7 @@ class Ensemble:
             for _ in range(RECORDINGS):
                 plain.append(self._shot(0, codec=self.codec))
                 file.unlink(missing_ok=True)
-                recordings.append(self._shot(0, codec=self.codec, profile=file))
+                recordings.append(self._shot(0, codec=self.codec, front={"profile": file}))
             recorded = Profile.load_from(file)
             curve, measuring = self._curve()
             profile = self._completed(recorded, curve)
@@ -344,7 +344,7 @@ class Ensemble:
         return replace(recorded, cost=curve.cost, checkpoints=rows)
 
     def _plan(self, profile: Profile) -> Accumulation:
-        """What a spool with `profile=` plans: on a GPU it holds 64 MiB at most."""
+        """What a `Batched` with `profile=` plans: on a GPU it holds 64 MiB at most."""
         assert profile.cost is not None
         on_gpu = profile.device.startswith("cuda")
         together = max(1, BATCH // self.forward.size) if on_gpu else 1
@@ -355,8 +355,8 @@ class Ensemble:
         options = {
             RAW: {"codec": None},
             SINGLE: {"codec": self.codec},
-            BATCHED: {"codec": self.codec, "accumulate": self.asked.together},
-            FOLLOWING: {"codec": self.codec, "profile": file},
+            BATCHED: {"codec": self.codec, "front": {"together": self.asked.together}},
+            FOLLOWING: {"codec": self.codec, "front": {"profile": file}},
         }
         found: dict[str, list[Shot]] = {way: [] for way in WAYS}
         for number in range(1, self.asked.shots):
@@ -372,8 +372,9 @@ class Ensemble:
                 found[way].append(shot)
         return found
 
-    def _shot(self, number: int, **options: Any) -> Shot:
-        """One shot through a spool of its own."""
+    def _shot(self, number: int, front: dict[str, Any] | None = None, **options: Any) -> Shot:
+        """One shot through a spool of its own, with a `Batched` in front of it that has these
+        options."""
         count = self.forward.count
         host = room_for(count, self.forward.size)
         options |= {
@@ -383,8 +384,9 @@ class Ensemble:
         }
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", PlanDroppedWarning)
-            with Spool(**options) as spool:
-                wait_until_ready(spool, READY)
+            opened = Spool(**options)
+            with Batched(opened, **front) if front else opened as spool:
+                wait_until_ready(opened, READY)
                 seconds = self.forward.once(spool, number)
                 codec = spool.stats().codec
                 kept = sum(_is_raw(spool, version) for version in range(count))
@@ -395,7 +397,7 @@ class Ensemble:
         return Shot(seconds, closing, kept, codec.launches, codec.most_together, difference)
 
 
-def _is_raw(spool: Spool, version: int) -> bool:
+def _is_raw(spool: Spool | Batched, version: int) -> bool:
     return all(one.codec == "raw" for one in spool.achieved(version).values())
 
 

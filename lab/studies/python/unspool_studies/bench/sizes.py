@@ -65,7 +65,7 @@ def shot_sizes(kind: str, checkpoints: int, mean: int, process: int = 0) -> tupl
 def traced_sizes(file: Path, process: int = 0) -> tuple[int, ...]:
     """Bytes of each checkpoint of a process from a file, rounded up to whole pages.
 
-    The file is a profile that a spool has recorded (`Spool(profile="run.json")`), of which the
+    The file is a profile that a `Batched(profile="run.json")` has recorded, of which the
     stored bytes count, or a text with a line for each checkpoint, and in it a size for each
     process, as `1.5MiB` or in bytes; processes beyond the last begin with the first again. What
     follows a `#` is left out.

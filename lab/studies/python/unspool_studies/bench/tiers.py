@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import unspool
+from unspool.accumulate import Batched
 from unspool.stats import Stats, TierStats
 from unspool_studies.bench.cuda import Cuda
 
@@ -32,10 +33,12 @@ def room_for(checkpoints: int, size: int) -> int:
     return checkpoints * (size + FRAME)
 
 
-def open_spool(cuda: Cuda, **options: Any) -> unspool.Spool:
-    """A spool on this device, whose host memory is prepared anew as that of a process's first."""
+def open_spool(cuda: Cuda, *, together: Any = None, **options: Any) -> Any:
+    """A spool on this device, whose host memory is prepared anew as that of a process's first; or
+    a `Batched` in front of it."""
     unspool.trim()
-    return unspool.Spool(**options, **cuda.spool_options)
+    spool = unspool.Spool(**options, **cuda.spool_options)
+    return spool if together is None else Batched(spool, together)
 
 
 def open_plain(**options: Any) -> unspool.Spool:
