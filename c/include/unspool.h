@@ -498,6 +498,9 @@ void unspool_info_free(struct unspool_info *info);
 // | `checkpoints` | those that are there |
 // | `unflushed`, `unflushed_bytes` | those that a flush waits for |
 // | `save_stall_seconds`, `restore_stall_seconds` | for how long calls have waited |
+// | `kernels_seconds` | what of both was for kernels of a GPU to be loaded |
+// | `hinted_restores`, `hints` | restores that `unspool_expect` announced; those to come |
+// | `dropped_spans` | spans that did not fit into the trace |
 // | `device_capacity`, `host_capacity`, `disk_capacity` | bytes of a tier; 0 without it |
 // | `device_used`, `host_used`, `disk_used` | bytes in use there |
 //
