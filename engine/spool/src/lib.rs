@@ -43,6 +43,7 @@ mod coding;
 pub mod doctor;
 mod durability;
 mod error;
+mod figure;
 mod figures;
 pub mod gpu;
 #[cfg(test)]
@@ -66,13 +67,14 @@ pub use batched::{Accumulate, Batched};
 pub use close::Unflushed;
 pub use coding::{AutoStats, CodecStats, Codecs, LaunchStats, RegionCoding};
 pub use error::{Error, ErrorKind};
+pub use figure::Figure;
 pub use gpu::On;
 pub use restore::{RestoreTicket, StoredFrame};
 pub use runtime::rates::rates_file;
 pub use save::{Checkpoint, SaveTicket};
 pub use settings::{DiskSettings, Settings};
 pub use spool::{Spool, Use, mark_final_uses};
-pub use stats::{ApplicationStats, DirectionStats, Figure, LinkStats, Stall, Stats, TierStats};
+pub use stats::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
 pub use unspool_codec::{
     Achieved, Bound, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Spec, Zfp,
 };

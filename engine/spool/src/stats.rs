@@ -5,33 +5,7 @@ use std::time::Duration;
 use unspool_core::{Lead, TierKind};
 
 use crate::coding::{AutoStats, CodecStats, LaunchStats};
-
-/// The value of a figure, by whose name interfaces give it out.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Figure {
-    /// A number of things, or of bytes.
-    Count(u64),
-    /// A time, whose name ends in `_seconds`.
-    Seconds(Duration),
-}
-
-/// The figures of a record by the names that C and Python have for them: those of its counts, and
-/// of its times with their unit.
-macro_rules! figures {
-    ($record:ident: $($count:ident)*; $($seconds:ident = $time:ident)*) => {
-        impl $record {
-            /// Its figures, each with the name that C and Python have for it.
-            pub fn figures(&self) -> impl Iterator<Item = (&'static str, $crate::Figure)> + use<> {
-                let all = [
-                    $((stringify!($count), $crate::Figure::Count(self.$count.into())),)*
-                    $((stringify!($seconds), $crate::Figure::Seconds(self.$time)),)*
-                ];
-                all.into_iter()
-            }
-        }
-    };
-}
-pub(crate) use figures;
+use crate::figure::figures;
 
 figures!(ApplicationStats:
     saves saved_bytes restores restored_bytes hinted_restores hints discards checkpoints unflushed

@@ -11,7 +11,7 @@ const SOURCE: &str = "engine/spool/src";
 
 /// From the lowest floor up, the modules on it: files and folders right below the source.
 const FLOORS: &[&[&str]] = &[
-    &["error", "sizes", "time", "wait"],
+    &["error", "figure", "sizes", "time", "wait"],
     &["gpu"],
     &["coding"],
     &["settings", "stats"],

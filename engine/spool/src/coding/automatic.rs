@@ -7,7 +7,7 @@ use unspool_codec::choose::{Chooser, Decision, Decisions, Reason, Situation};
 use unspool_core::Nanos;
 
 use super::timing::Reading;
-use crate::stats::figures;
+use crate::figure::figures;
 use crate::time::nanos;
 
 /// The weight of the newest interval in the running mean, and how many times as long as that it

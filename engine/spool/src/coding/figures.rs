@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use unspool_codec::{Achieved, CodecId};
 
-use crate::stats::figures;
+use crate::figure::figures;
 
 /// What became of one region of a checkpoint.
 #[derive(Clone, PartialEq, Debug)]
