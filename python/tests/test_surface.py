@@ -19,7 +19,7 @@ import stub
 PACKAGE = Path(unspool.__file__).parent
 STUB = ast.parse((PACKAGE / "_unspool.pyi").read_text())
 SPOOL = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "Spool")
-PROPERTIES = {"closed", "device", "learn"}
+PROPERTIES = {"closed", "codec", "device", "learn"}
 OVERLOADED = {"save", "restore", "writing"}
 SCHEDULES = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "ScheduleCore")
 STATIC = next(n for n in SCHEDULES.body if isinstance(n, ast.FunctionDef) and n.name == "z_cut")
