@@ -1,6 +1,7 @@
 """Part `shot` of `unspool-bench`: every way of preparing memory brings every checkpoint back, of
 every size, in every process. Nothing is asserted about time."""
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -333,6 +334,8 @@ def test_the_picture_is_written_twice_and_is_the_same_for_the_same_figures(tmp_p
 def device(driver):
     from driver_cuda import DriverCuda
 
+    # Memory of an earlier test that is collected later would be taken for this one's.
+    gc.collect()
     return DriverCuda()
 
 
