@@ -36,8 +36,8 @@ NOTICES := $(PACKAGE)/THIRD-PARTY.txt
 # The compiled kernels; a wheel that is built without them compiles kernels when they are needed.
 PACK := $(PACKAGE)/kernels/kernels.pack
 # What is tested, in one build: the library, from the engine to the Python package, without the client
-# of object stores, whose packages are most of all; or, with WHOLE=1, everything. xtask, whose parser
-# of Rust takes long to compile, is tested by lint.
+# of object stores, which needs many packages; or, with WHOLE=1, everything. xtask, whose parser of
+# Rust takes long to compile, is tested by lint.
 LIBRARY := core verify codec cuda gpu-codec tiers transfer restart remote schedule python \
 	testkit fakecuda gpu-tests sim interleavings
 TESTED = $(if $(WHOLE),--workspace --exclude xtask,--package unspool $(LIBRARY:%=--package unspool-%) \
@@ -89,7 +89,6 @@ test-studies: WHOLE := 1
 test-studies: $(TEST)/.studies test-wheels ## run the Python tests of the studies
 	$(TEST)/bin/python $(PYTEST) $(STUDIES)
 	$(FAKE_DRIVER) $(TEST)/bin/python $(PYTEST) $(STUDIES) -m fake_gpu
-	$(TEST)/bin/python -m pytest docs
 
 test-wheels: $(TEST)/.made need-rust
 	$(CARGO) test --no-run --locked $(TESTED)
@@ -296,7 +295,7 @@ $(TEST)/.studies: $(TEST)/.made $(STUDIES)/tests/requirements.txt
 # package that is compiled. PyTorch is 3 GB more: its wheel for Linux does not load without the
 # libraries of CUDA, also where there is no GPU.
 $(PEERS)/.made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt \
-		$(STUDIES)/tests/requirements.txt $(STUDIES)/tests/peers/requirements.txt
+		$(STUDIES)/tests/peers/requirements.txt
 	xtask/venv.sh "$(PYTHON)" $(PEERS)
 	$(PEERS_PIP) install --requirement $(PACKAGE)/tests/peers/requirements.txt \
 		--requirement $(STUDIES)/tests/peers/requirements.txt

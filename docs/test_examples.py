@@ -54,6 +54,6 @@ def test_examples_run(document, tmp_path, tmp_path_factory, monkeypatch):
         except ModuleNotFoundError as why:
             if why.name != "unspool_studies":
                 raise
-            pytest.skip("the studies are not installed: `make test-studies`")
+            pytest.skip("the studies are not installed: `make test WHOLE=1`")
         ran += 1
     assert ran == document.read_text(encoding="utf-8").count("```python")

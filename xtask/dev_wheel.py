@@ -39,7 +39,7 @@ def main(package, library, folder):
 
 
 def metadata(project, version):
-    """What pip has to know: the name, the version, and what is needed besides."""
+    """The text of METADATA: name, version and dependencies."""
     lines = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {version}"]
     lines += [f"Requires-Python: {project['requires-python']}"]
     lines += [f"Requires-Dist: {needed}" for needed in project["dependencies"]]

@@ -155,7 +155,7 @@ module unspool
     end function
     integer(c_int) function c_options_new(options) bind(c, name="unspool_options_new")
       import
-      type(c_ptr), intent(inout) :: options
+      type(c_ptr), intent(out) :: options
     end function
     integer(c_int) function c_options_set(options, name, value) bind(c, name="unspool_options_set")
       import
@@ -169,7 +169,7 @@ module unspool
     integer(c_int) function c_open(options, spool) bind(c, name="unspool_open")
       import
       type(c_ptr), value :: options
-      type(c_ptr), intent(inout) :: spool
+      type(c_ptr), intent(out) :: spool
     end function
     integer(c_int) function c_save(spool, version, arrays, count, stream) &
       bind(c, name="unspool_save")
@@ -208,15 +208,15 @@ module unspool
       bind(c, name="unspool_versions")
       import
       type(c_ptr), value :: spool
-      integer(c_int64_t), intent(inout) :: versions(*)
+      integer(c_int64_t), intent(out) :: versions(*)
       integer(c_size_t), value :: room
-      integer(c_size_t), intent(inout) :: count
+      integer(c_size_t), intent(out) :: count
     end function
     integer(c_int) function c_contains(spool, version, answer) bind(c, name="unspool_contains")
       import
       type(c_ptr), value :: spool
       integer(c_int64_t), value :: version
-      integer(c_int), intent(inout) :: answer
+      integer(c_int), intent(out) :: answer
     end function
     integer(c_int) function c_close(spool, timeout, discard_unflushed) bind(c, name="unspool_close")
       import
@@ -233,14 +233,14 @@ module unspool
       import
       character(kind=c_char), intent(in) :: path(*)
       type(c_ptr), value :: options, ranks
-      type(c_ptr), intent(inout) :: checkpointer
+      type(c_ptr), intent(out) :: checkpointer
     end function
     integer(c_int) function c_checkpointer_due(checkpointer, step, answer) &
       bind(c, name="unspool_checkpointer_due")
       import
       type(c_ptr), value :: checkpointer
       integer(c_int64_t), value :: step
-      integer(c_int), intent(inout) :: answer
+      integer(c_int), intent(out) :: answer
     end function
     integer(c_int) function c_checkpointer_save(checkpointer, step, arrays, count, values, stream) &
       bind(c, name="unspool_checkpointer_save")
@@ -270,17 +270,17 @@ module unspool
       import
       type(c_ptr), value :: checkpointer
       integer(c_int64_t), value :: step
-      character(kind=c_char), intent(inout) :: values(*)
+      character(kind=c_char), intent(out) :: values(*)
       integer(c_size_t), value :: room
-      integer(c_size_t), intent(inout) :: length
+      integer(c_size_t), intent(out) :: length
     end function
     integer(c_int) function c_checkpointer_notes(checkpointer, notes, room, length) &
       bind(c, name="unspool_checkpointer_notes")
       import
       type(c_ptr), value :: checkpointer
-      character(kind=c_char), intent(inout) :: notes(*)
+      character(kind=c_char), intent(out) :: notes(*)
       integer(c_size_t), value :: room
-      integer(c_size_t), intent(inout) :: length
+      integer(c_size_t), intent(out) :: length
     end function
     subroutine c_checkpointer_stop(checkpointer) bind(c, name="unspool_checkpointer_stop")
       import
@@ -312,23 +312,23 @@ module unspool
       import
       character(kind=c_char), intent(in) :: path(*)
       integer(c_int64_t), intent(inout) :: step
-      integer(c_int32_t), intent(inout) :: ranks
-      type(c_ptr), intent(inout) :: parts
+      integer(c_int32_t), intent(out) :: ranks
+      type(c_ptr), intent(out) :: parts
     end function
     integer(c_int) function c_parts_open(parts, rank, part) bind(c, name="unspool_parts_open")
       import
       type(c_ptr), value :: parts
       integer(c_int32_t), value :: rank
-      type(c_ptr), intent(inout) :: part
+      type(c_ptr), intent(out) :: part
     end function
     integer(c_int) function c_parts_values(parts, rank, values, room, length) &
       bind(c, name="unspool_parts_values")
       import
       type(c_ptr), value :: parts
       integer(c_int32_t), value :: rank
-      character(kind=c_char), intent(inout) :: values(*)
+      character(kind=c_char), intent(out) :: values(*)
       integer(c_size_t), value :: room
-      integer(c_size_t), intent(inout) :: length
+      integer(c_size_t), intent(out) :: length
     end function
     subroutine c_parts_free(parts) bind(c, name="unspool_parts_free")
       import
@@ -338,19 +338,19 @@ module unspool
       import
       type(c_ptr), value :: spool
       character(kind=c_char), intent(in) :: name(*)
-      real(c_double), intent(inout) :: value
+      real(c_double), intent(out) :: value
     end function
     integer(c_int) function c_schedule_new(kind, steps, slots, schedule) &
       bind(c, name="unspool_schedule_new")
       import
       character(kind=c_char), intent(in) :: kind(*)
       integer(c_int64_t), value :: steps, slots
-      type(c_ptr), intent(inout) :: schedule
+      type(c_ptr), intent(out) :: schedule
     end function
     integer(c_int) function c_schedule_next(schedule, action) bind(c, name="unspool_schedule_next")
       import
       type(c_ptr), value :: schedule
-      type(unspool_action), intent(inout) :: action
+      type(unspool_action), intent(out) :: action
     end function
     integer(c_int) function c_schedule_finish(schedule, steps) &
       bind(c, name="unspool_schedule_finish")

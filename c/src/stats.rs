@@ -58,5 +58,5 @@ fn figures(stats: &Stats) -> Vec<(String, f64)> {
 
 fn unknown(name: &str, known: &[(String, f64)]) -> Failure {
     let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
-    Failure::invalid(format!("There is no figure {name:?}; there are {}.", names.join(", ")))
+    Failure::invalid(format!("There is no figure {name:?}. Known figures: {}.", names.join(", ")))
 }

@@ -6,20 +6,18 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use unspool::{Accumulate, Batched, Codecs, Error, Wait};
+use unspool::{Accumulate, Batched, Error, Wait};
 
-use crate::call::Target;
+use crate::call::{self, How, save_pieces};
 use crate::codecs;
 use crate::copies::Copies;
-use crate::errors::{Class, error};
 use crate::load;
 use crate::options;
 use crate::panics::guarded;
 use crate::piece::ArrayPiece;
-use crate::regions::{Call, Given, specs};
 use crate::spool::Spool;
 use crate::version::version;
-use crate::waiting::{detached, waiting};
+use crate::waiting::{detached, waiting_for};
 
 /// The most checkpoints of one launch that can be asked for.
 const MOST_TOGETHER: u32 = 4096;
@@ -46,6 +44,11 @@ impl BatchCore {
         together: Option<&Bound<'_, PyAny>>,
         has_plan: bool,
     ) -> PyResult<BatchCore> {
+        if together.is_some() && spool.get().shared().checks_codecs() {
+            let why = "check_codec=True looks at each checkpoint as it is saved, so none can be \
+                       held for a launch with others; leave one of them out";
+            return Err(options::wrong(spool.py(), "together", why));
+        }
         let any = Accumulate { checkpoints: MOST_TOGETHER, ..Accumulate::default() };
         let mut most = together.map_or(Ok(any), most_together)?;
         if has_plan {
@@ -61,10 +64,11 @@ impl BatchCore {
         (self.most.checkpoints, self.most.bytes)
     }
 
-    /// Copies arrays to where they wait. False, and nothing was done, where they are not all on a
-    /// GPU.
-    #[pyo3(signature = (version, arrays, named, stream, codec))]
-    fn hold(
+    /// Copies arrays to where they wait, and gives all that waits to the spool if they come
+    /// `together`. Those that are not all on a GPU are saved at once, after what waits.
+    #[pyo3(signature = (version, arrays, named, stream, codec, together))]
+    #[expect(clippy::too_many_arguments, reason = "those of `Batched.save`")]
+    fn save(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = version)] version: i64,
@@ -72,20 +76,52 @@ impl BatchCore {
         named: Option<&Bound<'_, PyDict>>,
         stream: Option<&Bound<'_, PyAny>>,
         codec: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<bool> {
-        let Some(batched) = self.batched() else { return Ok(false) };
+        together: bool,
+    ) -> PyResult<()> {
         let codec = codec.map(|codec| codecs::codecs(codec, "save(codec=...)")).transpose()?;
-        let spool = self.spool.bind(py).get();
-        let target = spool.target(stream)?;
-        spool.call(py, version, || hold(&target, &batched, version, codec, arrays, named))
+        let how = How { codec, overwrite: false, donate: false };
+        let (this, batched) = (self.spool.bind(py).get(), self.batched());
+        let target = this.target(stream)?;
+        let (spool, codec) = (target.spool, how.codec.as_ref());
+        let put = |mut copies: Copies<'_>,
+                   pieces: &[ArrayPiece],
+                   regions,
+                   wait: &Wait<'_>|
+         -> Result<_, Error> {
+            let may_wait = pieces.iter().all(|piece| matches!(piece, ArrayPiece::Device(_)));
+            if let Some(batched) = batched.as_ref().filter(|_| may_wait) {
+                copies.begin_all();
+                let wait = copies.wait(wait);
+                let checkpoint = match codec {
+                    None => spool.checkpoint(version, regions),
+                    Some(codec) => spool.checkpoint_as(version, regions, codec),
+                }?;
+                // SAFETY: the arrays live until the copies are done.
+                unsafe { copies.keep(batched, checkpoint, &wait) }?;
+                if together {
+                    batched.hand_over(&wait)?;
+                }
+                return copies.finish();
+            }
+            batched.as_ref().map_or(Ok(()), |batched| batched.hand_over(wait))?;
+            // SAFETY: as above.
+            unsafe { save_pieces(spool, copies, version, regions, codec, wait) }
+        };
+        this.call(py, version, || call::save(target, version, &how, arrays, named, put))
     }
 
     /// Gives all that waits to the spool; or, if `version` is given, does so if it is among it.
-    #[pyo3(signature = (version=None))]
-    fn hand_over(&self, py: Python<'_>, version: Option<i64>) -> PyResult<()> {
+    #[pyo3(signature = (version=None, timeout=None))]
+    fn hand_over(
+        &self,
+        py: Python<'_>,
+        version: Option<i64>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
         let Some(batched) = self.batched() else { return Ok(()) };
+        let timeout = timeout.map(|seconds| options::timeout(py, seconds)).transpose()?;
         guarded(py, || {
-            waiting(py, version, |wait| match version {
+            waiting_for(py, version, timeout, |wait| match version {
                 None => batched.hand_over(wait),
                 Some(version) => batched.hand_over_for(version, wait),
             })
@@ -128,8 +164,7 @@ impl BatchCore {
 impl Drop for BatchCore {
     /// Hands over what waits without holding up other Python threads.
     fn drop(&mut self) {
-        let batched = self.batched.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Python::try_attach(|py| py.detach(|| drop(batched)));
+        Python::try_attach(|py| self.end(py));
     }
 }
 
@@ -156,43 +191,4 @@ fn most_together(value: &Bound<'_, PyAny>) -> PyResult<Accumulate> {
     let bytes = most.map(|most| options::size("together", &most)).transpose()?.flatten();
     let usual = Accumulate::default();
     Ok(Accumulate { checkpoints, bytes: bytes.unwrap_or(usual.bytes), ..usual })
-}
-
-fn hold(
-    target: &Target<'_>,
-    batched: &Batched,
-    version: i64,
-    codec: Option<Codecs>,
-    positional: &Bound<'_, PyTuple>,
-    named: Option<&Bound<'_, PyDict>>,
-) -> PyResult<bool> {
-    let py = positional.py();
-    target.kept.sweep(py);
-    let given = Given::collect(Call { name: "save", version }, positional, named)?;
-    let arrays = given.sources(&target.intake())?;
-    let pieces = target.pieces(&arrays);
-    if !pieces.iter().all(|piece| matches!(piece, ArrayPiece::Device(_))) {
-        return Ok(false);
-    }
-    let regions = specs(&given, &arrays);
-    codecs::check(py, codec.as_ref(), &regions)?;
-    target.unseen.see(&regions);
-    let save = |wait: &Wait<'_>| -> Result<_, Error> {
-        let mut copies = Copies::new(target.spool, &pieces)?;
-        copies.begin_all();
-        let wait = copies.wait(wait);
-        let checkpoint = match &codec {
-            None => target.spool.checkpoint(version, regions),
-            Some(codec) => target.spool.checkpoint_as(version, regions, codec),
-        }?;
-        // SAFETY: `arrays` lives until the copies are done: `copies` and `release` see to that.
-        unsafe { copies.keep(batched, checkpoint, &wait) }?;
-        copies.finish()
-    };
-    let saved = waiting(py, Some(version), |wait| {
-        target.blocks.unless_stuck((target.spool, version), wait, save)
-    })?;
-    let marks = saved.map_err(|refusal| error(py, Class::Capacity, refusal))?;
-    target.release(py, arrays, marks);
-    Ok(true)
 }

@@ -48,7 +48,7 @@ impl<'a> Target<'a> {
     }
 
     /// Lets go of the arrays of a call, or keeps them until their copies are done.
-    pub fn release(&self, py: Python<'_>, arrays: Vec<Array>, marks: Vec<Option<Fence>>) {
+    pub fn release(&self, py: Python<'_>, arrays: Vec<Array>, marks: Marks) {
         for (array, mark) in arrays.into_iter().zip(marks) {
             if let Some(mark) = mark {
                 self.kept.keep(py, mark, array.into_owner());
@@ -56,6 +56,9 @@ impl<'a> Target<'a> {
         }
     }
 }
+
+/// What is behind the copies of arrays, by array.
+pub type Marks = Vec<Option<Fence>>;
 
 /// How a checkpoint is encoded.
 #[derive(Clone, Debug)]
@@ -68,17 +71,22 @@ pub struct How {
     pub donate: bool,
 }
 
-/// Saves the arrays of a call under `version`.
+/// Saves the arrays of a call under `version`: `put` gets what copies them, the arrays and their
+/// regions. They live until the copies are done.
 ///
 /// # Errors
-/// Those of taking the arrays in, and those of the spool.
-pub fn save(
+/// Those of taking the arrays in, and those of `put`.
+pub fn save<P>(
     target: Target<'_>,
     version: i64,
     how: &How,
     positional: &Bound<'_, PyTuple>,
     named: Option<&Bound<'_, PyDict>>,
-) -> PyResult<()> {
+    put: P,
+) -> PyResult<()>
+where
+    P: Send + FnOnce(Copies<'_>, &[ArrayPiece], Vec<RegionSpec>, &Wait<'_>) -> Result<Marks, Error>,
+{
     let py = positional.py();
     target.kept.sweep(py);
     let given = Given::collect(Call { name: "save", version }, positional, named)?;
@@ -102,11 +110,8 @@ pub fn save(
         let donor = Donor::of(array, given.stream_alive());
         return donate::save(py, target, version, (region, piece, donor));
     }
-    let save = |wait: &Wait<'_>| {
-        let copies = Copies::new(spool, &pieces)?;
-        // SAFETY: `arrays` lives until the copies are done: `copies` and `release` see to that.
-        unsafe { save_pieces(spool, copies, version, regions, how.codec.as_ref(), wait) }
-    };
+    // `arrays` lives until the copies are done: `copies` and `release` see to that.
+    let save = |wait: &Wait<'_>| put(Copies::new(spool, &pieces)?, &pieces, regions, wait);
     let saved = waiting(py, Some(version), |wait| {
         target.blocks.unless_stuck((spool, version), wait, save)
     })?;
@@ -129,7 +134,7 @@ pub unsafe fn save_pieces(
     regions: Vec<RegionSpec>,
     codec: Option<&Codecs>,
     wait: &Wait<'_>,
-) -> Result<Vec<Option<Fence>>, Error> {
+) -> Result<Marks, Error> {
     let mut ticket = {
         let wait = copies.wait(wait);
         match codec {
@@ -158,7 +163,7 @@ pub unsafe fn restore_pieces(
     at: &[usize],
     wait: &Wait<'_>,
     accept: impl FnOnce(&RestoreTicket) -> Result<bool, Error>,
-) -> Result<Option<Vec<Option<Fence>>>, Error> {
+) -> Result<Option<Marks>, Error> {
     let mut ticket = spool.restore(version, &copies.wait(wait))?;
     if !accept(&ticket)? {
         return Ok(None);

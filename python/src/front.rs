@@ -1,4 +1,4 @@
-//! A spool as Python has it, which something closes when nobody will do so any more.
+//! A spool that Python has opened, and that is closed at the end of the program at the latest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

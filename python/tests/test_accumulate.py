@@ -462,3 +462,27 @@ def test_the_command_refuses_what_makes_no_sense(
 ) -> None:
     assert main(["accumulate", *arguments]) == 2
     assert arguments[0].strip("-") in capsys.readouterr().err
+
+
+def test_checkpoints_are_not_held_and_looked_at_at_once() -> None:
+    with (
+        unspool.Spool(
+            host_memory="1MiB",
+            codec="lossless",
+            debug=unspool.Debug(check_codec=True),
+        ) as spool,
+        pytest.raises(OptionError, match="leave one of them out"),
+    ):
+        accumulate.Batched(spool, 4)
+
+
+def test_all_that_is_cleared_is_recorded_before(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    spool = unspool.Spool(host_memory="4MiB", device="cpu", codec="lossless")
+    with accumulate.Batched(spool, profile=path) as batched:
+        for version in range(4):
+            batched.save(version, np.zeros((100, 100), np.float32))
+        batched.clear()
+        assert len(batched) == 0
+        batched.flush(timeout=5)
+    assert all(one.stored < one.raw / 10 for one in Profile.load_from(path).checkpoints)

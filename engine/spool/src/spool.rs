@@ -130,6 +130,12 @@ impl Spool {
         &self.shared.settings.codec
     }
 
+    /// Whether each encoded checkpoint is decoded and compared as it is saved.
+    #[must_use]
+    pub fn checks_codecs(&self) -> bool {
+        self.shared.settings.check_codec
+    }
+
     /// Whether the memory of `array` can be its copy in the device tier, as
     /// [`save_given`](Self::save_given) has it: a dense array on the GPU of that tier, which
     /// `codecs`, or else those of the settings, keep as it is.

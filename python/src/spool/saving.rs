@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::Spool;
-use crate::call;
+use crate::call::{self, save_pieces};
 use crate::codecs;
 
 /// The arguments besides the arrays, as Python gives them.
@@ -32,5 +32,10 @@ pub(super) fn save(
     let target = this.target(stream)?;
     let codec = codec.map(|codec| codecs::codecs(codec, "save(codec=...)")).transpose()?;
     let how = call::How { codec, overwrite, donate };
-    this.call(slf.py(), version, || call::save(target, version, &how, arrays, named))
+    this.call(slf.py(), version, || {
+        call::save(target, version, &how, arrays, named, |copies, _, regions, wait| {
+            // SAFETY: the arrays live until the copies are done.
+            unsafe { save_pieces(target.spool, copies, version, regions, how.codec.as_ref(), wait) }
+        })
+    })
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from types import TracebackType
@@ -36,7 +37,7 @@ class Batched:
     Raises:
         OptionError: the spool cannot be used, or what is given makes no sense.
         ProfileError: the file holds something else.
-        OSError: it cannot be read, or there is no such directory.
+        OSError: the file cannot be read, or its directory does not exist.
     """
 
     def __init__(
@@ -76,13 +77,12 @@ class Batched:
         how = (self._watch and self._watch.before_save(self)) or self._usual
         if overwrite and version in self:
             self.discard(version)
-        if how == "raw" and codec is None:
-            codec = "raw"
-        if how in ("hold", "together") and self._core.hold(version, arrays, named, stream, codec):
-            if how == "together":
-                self._core.hand_over()
+        if how in ("hold", "together"):
+            self._core.save(version, arrays, named, stream, codec, how == "together")
         else:
             self._core.hand_over(version if how == "raw" else None)
+            if how == "raw" and codec is None:
+                codec = "raw"
             self._spool.save(version, *arrays, stream=stream, codec=codec, **named)
         if self._watch:
             self._watch.after_save(self, version)
@@ -104,6 +104,7 @@ class Batched:
 
     def restore(self, version: SupportsIndex, /, *arrays: Any, **named: Any) -> None:
         """As `Spool.restore`."""
+        self._finish()
         self._settled(version).restore(version, *arrays, **named)
 
     def load(self, version: SupportsIndex, /, **options: Any) -> Any:
@@ -116,6 +117,7 @@ class Batched:
 
     def discard(self, version: SupportsIndex, /) -> None:
         """As `Spool.discard`."""
+        self._finish()
         self._settled(version).discard(version)
 
     def durable(self, version: SupportsIndex, /) -> bool:
@@ -133,8 +135,7 @@ class Batched:
 
     def flush(self, *, timeout: float | None = None) -> None:
         """As `Spool.flush`."""
-        self._core.hand_over()
-        self._spool.flush(timeout=timeout)
+        self._spool.flush(timeout=self._left(timeout))
 
     def versions(self) -> list[int]:
         """As `Spool.versions`."""
@@ -148,6 +149,7 @@ class Batched:
 
     def clear(self) -> None:
         """As `Spool.clear`."""
+        self._finish()
         self._core.hand_over()
         self._spool.clear()
 
@@ -159,7 +161,7 @@ class Batched:
         finally:
             try:
                 if not self._spool.closed:
-                    self._core.hand_over()
+                    timeout = self._left(timeout)
             except Error as why:
                 if not discard_unflushed:
                     raise
@@ -169,10 +171,20 @@ class Batched:
 
     def _settled(self, version: SupportsIndex) -> Spool:
         """The spool, once it knows `version`."""
-        if self._watch:
-            self._watch.finish(self)
         self._core.hand_over(version)
         return self._spool
+
+    def _finish(self) -> None:
+        """Saves are over for now: what was saved may go."""
+        if self._watch:
+            self._watch.finish(self)
+
+    def _left(self, timeout: float | None) -> float | None:
+        """Hands over what waits; what is left of the time for that and more."""
+        begin = time.monotonic()
+        self._core.hand_over(None, timeout)
+        # A wait of no time at all is none that can be asked for.
+        return None if timeout is None else max(1e-6, timeout - (time.monotonic() - begin))
 
     def __getattr__(self, name: str) -> Any:
         if name == "_spool":

@@ -47,7 +47,7 @@ class PlanDroppedWarning(RuntimeWarning):
 
 
 def open_profile(path: str | os.PathLike[str], codec: str, most: int = 1, held: int = 0) -> Watch:
-    """What `Batched` calls: records a profile where there is no file, else follows that one.
+    """Called by `Batched`: follows the profile in the file, or records one where there is no file.
 
     Args:
         path: the file.

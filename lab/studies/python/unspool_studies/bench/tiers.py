@@ -34,8 +34,8 @@ def room_for(checkpoints: int, size: int) -> int:
 
 
 def open_spool(cuda: Cuda, *, together: Any = None, **options: Any) -> Any:
-    """A spool on this device, whose host memory is prepared anew as that of a process's first; or
-    a `Batched` in front of it."""
+    """A spool on this device, with host memory that is prepared anew, as in a new process; with
+    `together`, a `Batched` in front of it."""
     unspool.trim()
     spool = unspool.Spool(**options, **cuda.spool_options)
     return spool if together is None else Batched(spool, together)
