@@ -194,7 +194,7 @@ DEVICE void wait_for_fetched() { asm volatile("cp.async.wait_all;" ::: "memory")
 #else
 #define EXACT 0
 #endif
-// Whether full chunks are fetched.
+// Whether chunks are fetched.
 #define FETCHES (QUICK || EXACT)
 
 DEVICE u32 form_of(const Cut &cut) { return FORM ? FORM : cut.form; }
@@ -317,6 +317,14 @@ DEVICE u32 inside_of_block(const Window &w, u32 block) {
     }
     bool inside = profile_of(w) == 2 ? block < w.hy : (block >> 3) < w.dz && (block & 7) < w.hy;
     return inside ? w.wx : 0;
+}
+
+// The rows of a column of the chunk that are inside, as bits.
+DEVICE u32 rows_inside(const Window &w, u32 column) {
+    if (profile_of(w) == 1) return column < w.m ? ALL >> (32 - (w.m - column + 31) / 32) : 0;
+    if (column >= w.wx) return 0;
+    if (profile_of(w) == 2) return ALL >> (32 - w.hy);
+    return ALL >> (32 - 8 * w.dz) & ((1u << w.hy) - 1) * 0x01010101u;
 }
 
 // Index in the array of the first value of a row (profiles 2 and 3).

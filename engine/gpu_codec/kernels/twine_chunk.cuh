@@ -24,9 +24,33 @@ DEVICE bool only_measures(Shared &shared, U *stage, bool measured, u32 warp, u32
 #endif
 }
 
-// From values in shared memory to what the chunk becomes, packed there if it is coded.
+// A chunk as it is, in shared memory; gives its words.
+DEVICE u32 stage_values_of(u32 *stage, const Job &job, const Window &w, u32 lane) {
+    const u32 bits = bits_of(job.cut), words = raw_words(w.m, bits);
+    // Others may still be reading values.
+    __syncwarp();
+    if (lane == 0) stage[0] = 3;
+    UNROLL1 for (u32 i = lane; i + 1 < words; i += 32) {
+        u32 word = 0;
+        if (bits == 64) {
+            u64 value = read_value(job, index_of(w, position_of(w, i / 2)));
+            word = (u32)(i & 1 ? value >> 32 : value);
+        } else {
+            const u32 per = 32 / bits;
+            for (u32 k = 0; k < per && i * per + k < w.m; k++) {
+                u64 index = index_of(w, position_of(w, i * per + k));
+                word |= (u32)read_value(job, index) << (k * bits);
+            }
+        }
+        stage[1 + i] = word;
+    }
+    __syncwarp();
+    return words;
+}
+
+// From values in shared memory to what the chunk becomes there; gives its words.
 template <typename U>
-DEVICE Chunk encode_staged(Shared &shared, U *stage, u32 warp, u32 lane) {
+DEVICE u32 encode_staged(Shared &shared, U *stage, u32 warp, u32 lane) {
     const Job &job = shared.job;
     const Window &w = shared.windows[warp];
     U q[32], differ = 0;
@@ -45,12 +69,8 @@ DEVICE Chunk encode_staged(Shared &shared, U *stage, u32 warp, u32 lane) {
             differ |= i < inside ? q[i] ^ first : 0;
         }
     }
-    Chunk chunk = {CHUNK_EMPTY, 0, first};
     if (!__any_sync(ALL, differ != 0)) {
-        if (first == 0) return chunk;
-        chunk.what = CHUNK_CONSTANT;
-        chunk.words = 1 + (width == 64 ? 2 : 1);
-        return chunk;
+        return first ? stage_constant((u32 *)stage, first, width, lane) : 0;
     }
     u32 bad = 0;
     Errors errors = {0, 0};
@@ -90,26 +110,23 @@ DEVICE Chunk encode_staged(Shared &shared, U *stage, u32 warp, u32 lane) {
     }
     if (least_words == 0 && outliers == 0) {
         if (!exact) keep_errors(shared, errors, 0, warp, lane);
-        return chunk;
+        return 0;
     }
     cost = numbers_of(q, mine, w, job, lane, inside, kind, cost, least);
-    const u32 words = sum_of_warp(cost.words), raw = raw_words(w.m, width);
-    chunk.words = 9 + words + (outliers + 1) / 2 + outliers * (width == 64 ? 2 : 1);
-    if (outliers > 256 || chunk.words >= raw) {
-        chunk.what = CHUNK_RAW;
-        chunk.words = raw;
+    const u32 block_words = sum_of_warp(cost.words);
+    const u32 words = 9 + block_words + (outliers + 1) / 2 + outliers * (width == 64 ? 2 : 1);
+    if (outliers > 256 || words >= raw_words(w.m, width)) {
         if (lane == 0) shared.outliers[warp] += outliers;
-        return chunk;
+        return stage_values_of((u32 *)stage, job, w, lane);
     }
     if (!exact) keep_errors(shared, errors, outliers, warp, lane);
-    chunk.what = CHUNK_CODED;
-    pack<U>((u32 *)stage, q, w, job, lane, kind, cost, words, bad, least);
+    pack<U>((u32 *)stage, q, w, job, lane, kind, cost, block_words, bad, least);
     __syncwarp();
-    return chunk;
+    return words;
 }
 
-// The chunk's window, and the values of a full one if it can go the quick way. True then.
-DEVICE bool begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
+// The chunk's window, and the values where they are fetched.
+DEVICE void begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
     const Job &job = shared.job;
     Window &w = shared.windows[warp];
     // Other lanes may still be writing the chunk before.
@@ -117,67 +134,74 @@ DEVICE bool begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
     if (lane == 0) w = window_of(job.cut, job.n, c);
     __syncwarp();
 #if FETCHES
-    if (w.m != 1024) return false;
     fetch_values(shared.stage[warp], (const u32 *)job.source, w, lane);
     wait_for_fetched();
     __syncwarp();
-    return true;
-#else
-    return false;
 #endif
 }
 
-// A chunk of zeros.
-DEVICE Chunk encode_zeros(Shared &shared, bool measured, u32 warp, u32 lane) {
+#if !EXACT
+// A chunk of zeros: no words.
+DEVICE u32 encode_zeros(Shared &shared, bool measured, u32 warp, u32 lane) {
 #if MEASURES
     if (measures(shared) && !measured) measure_zeros(shared, shared.windows[warp].m, warp, lane);
 #endif
-    Chunk chunk = {CHUNK_EMPTY, 0, 0};
-    return chunk;
+    return 0;
+}
+
+// From values in shared memory on; `some` is 0 if it is known that all of the lane's are.
+template <typename U>
+DEVICE u32 encode_some(Shared &shared, U *stage, u32 some, bool measured, u32 warp, u32 lane) {
+    if (!__any_sync(ALL, some != 0)) return encode_zeros(shared, measured, warp, lane);
+    __syncwarp();
+    if (only_measures(shared, stage, measured, warp, lane)) return 0;
+    return encode_staged<U>(shared, stage, warp, lane);
+}
+
+// Values of T into shared memory.
+template <typename T, typename U>
+DEVICE u32 stage_chunk(Shared &shared, U *stage, u32 warp, u32 lane) {
+    const T *source = (const T *)shared.job.source;
+    return stage_values<STRIDE, T, U>(stage, source, shared.windows[warp], lane);
 }
 
 // The general way; `measured` says whether the chunk has been measured before.
-DEVICE Chunk encode_any(Shared &shared, bool measured, u32 warp, u32 lane) {
-    Coeff *stage = shared.stage[warp];
-    const Job &job = shared.job;
-    const Window &w = shared.windows[warp];
-    Chunk chunk = {CHUNK_EMPTY, 0, 0};
-    u32 some;
+DEVICE u32 encode_any(Shared &shared, bool measured, u32 warp, u32 lane) {
+    const u32 bits = bits_of(shared.job.cut);
 #if WIDE
-    if (bits_of(job.cut) == 64) {
-        some = stage_values<u64, u64>(stage, (const u64 *)job.source, w, lane);
-        if (!__any_sync(ALL, some != 0)) return encode_zeros(shared, measured, warp, lane);
-        __syncwarp();
-        if (only_measures(shared, stage, measured, warp, lane)) return chunk;
-        return encode_staged<u64>(shared, stage, warp, lane);
+    if (bits == 64) {
+        u64 *stage = shared.stage[warp];
+        const u32 some = stage_chunk<u64, u64>(shared, stage, warp, lane);
+        return encode_some(shared, stage, some, measured, warp, lane);
     }
 #endif
-    u32 *narrow = (u32 *)stage;
-    switch (bits_of(job.cut)) {
-        case 8: some = stage_values<u8, u32>(narrow, (const u8 *)job.source, w, lane); break;
-        case 16: some = stage_values<u16, u32>(narrow, (const u16 *)job.source, w, lane); break;
-        default: some = stage_values<u32, u32>(narrow, (const u32 *)job.source, w, lane);
+    u32 *stage = (u32 *)shared.stage[warp], some;
+    switch (bits) {
+        case 8: some = stage_chunk<u8, u32>(shared, stage, warp, lane); break;
+        case 16: some = stage_chunk<u16, u32>(shared, stage, warp, lane); break;
+        default: some = stage_chunk<u32, u32>(shared, stage, warp, lane);
     }
-    if (!__any_sync(ALL, some != 0)) return encode_zeros(shared, measured, warp, lane);
-    __syncwarp();
-    if (only_measures(shared, narrow, measured, warp, lane)) return chunk;
-    return encode_staged<u32>(shared, narrow, warp, lane);
+    return encode_some(shared, stage, some, measured, warp, lane);
 }
+#endif
 
-DEVICE Chunk encode_chunk(Shared &shared, LaneErrors &errors, bool fetched, u32 warp, u32 lane) {
+// Encodes a chunk in shared memory; gives its words.
+DEVICE u32 encode_chunk(Shared &shared, LaneErrors &errors, u32 warp, u32 lane) {
+#if EXACT
+    return encode_exact(shared, warp, lane);
+#else
     bool measured = false;
 #if QUICK
-    Chunk chunk = {CHUNK_EMPTY, 0, 0};
 #if MEASURES
-    if (fetched && shared.work == WORK_MEASURE) {
+    if (shared.work == WORK_MEASURE) {
         measure_fetched(shared, warp, lane);
-        return chunk;
+        return 0;
     }
 #endif
-    if (fetched && encode_quick(shared, errors, warp, lane, chunk, measured)) return chunk;
+    u32 words;
+    if (encode_quick(shared, errors, warp, lane, words, measured)) return words;
     __syncwarp();
-#elif EXACT
-    if (fetched) return encode_exact(shared, warp, lane);
 #endif
     return encode_any(shared, measured, warp, lane);
+#endif
 }

@@ -254,55 +254,85 @@ DEVICE void write_value(u64 target, u32 bits, u64 index, u64 value) {
     }
 }
 
-// Writes a full chunk of which a lane has a column.
-template <typename T, typename U>
-DEVICE void write_full(T *to, const U (&q)[32], const Window &w, u32 lane) {
+// Writes the values inside of a chunk of which a lane has a column.
+template <bool FULL, typename T, typename U>
+DEVICE void write_column(T *to, const U (&q)[32], const Window &w, u32 lane) {
     const u64 nx = profile_of(w) == 1 ? 32 : w.nx;
     const u64 plane = profile_of(w) == 3 ? (w.ny - 7) * nx : nx;
+    const u32 rows = rows_inside(w, lane);
     to += w.base + lane;
-    UNROLL for (int b = 0; b < 32; b++) {
-        __stcs(to, (T)q[b]);
+    UNROLL for (u32 b = 0; b < 32; b++) {
+        if (FULL || rows >> b & 1) __stcs(to, (T)q[b]);
         to += (b & 7) == 7 ? plane : nx;
     }
 }
 
-// Writes all values inside of a chunk of which a lane has a column, that of `stage` as well.
-template <typename U>
-DEVICE void write_values(U *stage, const U (&q)[32], const Window &w, const Stream &s, u64 target,
-                         u32 lane) {
-    if (w.m == 1024 && components_of(w) == 1) {
-        switch (s.bits) {
-            case 8: return write_full((u8 *)target, q, w, lane);
-            case 16: return write_full((u16 *)target, q, w, lane);
-            case 32: return write_full((u32 *)target, q, w, lane);
-            default: return write_full((u64 *)target, q, w, lane);
-        }
+template <typename T, typename U>
+DEVICE void write_columns(u64 target, const U (&q)[32], const Window &w, u32 lane) {
+    if (w.m == 1024) return write_column<true>((T *)target, q, w, lane);
+    write_column<false>((T *)target, q, w, lane);
+}
+
+// The same of complex values, whose real parts are in the first half of the positions inside.
+template <typename T, typename U>
+DEVICE void write_parts(u64 target, const U (&q)[32], const Window &w, u32 lane) {
+    T *to = (T *)target + w.base;
+    const u32 half = w.m / 2;
+    UNROLL for (u32 b = 0; b < 32; b++) {
+        const u32 position = 32 * b + lane;
+        const u32 index = position < half ? 2 * position : 2 * (position - half) + 1;
+        if (position < w.m) to[index] = (T)q[b];
     }
-    UNROLL for (int b = 0; b < 32; b++) stage[b * STRIDE + lane] = q[b];
-    for (u32 b = 0; b < 32; b++) {
-        if (lane >= inside_of_block(w, b)) continue;
-        write_value(target, s.bits, index_of(w, 32 * b + lane), stage[b * STRIDE + lane]);
+}
+
+template <typename T, typename U>
+DEVICE void write_values_of(u64 target, const U (&q)[32], const Window &w, u32 lane) {
+    if (components_of(w) == 1) return write_columns<T>(target, q, w, lane);
+    write_parts<T>(target, q, w, lane);
+}
+
+template <typename U>
+DEVICE void write_values(const U (&q)[32], const Window &w, const Stream &s, u64 target, u32 lane) {
+    switch (s.bits) {
+        case 8: return write_values_of<u8>(target, q, w, lane);
+        case 16: return write_values_of<u16>(target, q, w, lane);
+        case 32: return write_values_of<u32>(target, q, w, lane);
+        default: return write_values_of<u64>(target, q, w, lane);
     }
 }
 
 DEVICE void write_same(u64 value, const Window &w, const Stream &s, u64 target, u32 lane) {
-    for (u32 b = 0; b < 32; b++) {
-        if (lane >= inside_of_block(w, b)) continue;
-        write_value(target, s.bits, index_of(w, 32 * b + lane), value);
+    Coeff q[32];
+    UNROLL for (int b = 0; b < 32; b++) q[b] = (Coeff)value;
+    write_values(q, w, s, target, lane);
+}
+
+// A value of those of a chunk that are stored as they are.
+DEVICE void raw_value(u32 &value, const u32 *from, u32 rank, u32 bits) {
+    const u32 bit = rank * bits;
+    value = __ldcs(from + (bit >> 5)) >> (bit & 31);
+}
+
+DEVICE void raw_value(u64 &value, const u32 *from, u32 rank, u32 bits) {
+    u32 low;
+    if (bits == 64) {
+        value = __ldcs(from + 2 * rank) | (u64)__ldcs(from + 2 * rank + 1) << 32;
+    } else {
+        raw_value(low, from, rank, bits);
+        value = low;
     }
 }
 
 DEVICE void write_raw(const u32 *from, const Window &w, const Stream &s, u64 target, u32 lane) {
-    for (u32 rank = lane; rank < w.m; rank += 32) {
-        u64 value;
-        if (s.bits == 64) {
-            value = from[2 * rank] | (u64)from[2 * rank + 1] << 32;
-        } else {
-            u32 bit = rank * s.bits;
-            value = from[bit >> 5] >> (bit & 31);
-        }
-        write_value(target, s.bits, index_of(w, position_of(w, rank)), value);
+    const u32 rows = rows_inside(w, lane), begun = rows_inside(w, 0);
+    Coeff q[32];
+    u32 rank = lane;
+    UNROLL for (int b = 0; b < 32; b++) {
+        q[b] = 0;
+        if (rows >> b & 1) raw_value(q[b], from, rank, s.bits);
+        rank += begun >> b & 1 ? w.wx : 0;
     }
+    write_values(q, w, s, target, lane);
 }
 
 // Writes the outliers over what is there. False when a position is not inside or does not ascend.
@@ -394,7 +424,7 @@ DEVICE bool decode_coded(u32 *stage, const u32 *from, u32 words, const Window &w
     UNROLL for (int b = 0; b < 32; b++) q[b] = grid[b * STRIDE + lane];
     if (profile_of(w) != 1 && kind != 5) sum_column(q, profile_of(w), kind);
     if (kind != 5) values_of(q, s);
-    write_values(grid, q, w, s, target, lane);
+    write_values(q, w, s, target, lane);
     if (!outliers) return true;
     __syncwarp();
     return write_outliers<U>(from + 9 + total, outliers, w, s, target, lane);

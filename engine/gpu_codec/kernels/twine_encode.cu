@@ -5,38 +5,16 @@
 
 // ---- Out ---------------------------------------------------------------------------------------
 
-// What is not kept in shared memory, to where the chunk belongs.
-DEVICE void write_chunk(u32 *to, const u32 *stage, const Chunk &chunk, const Window &w,
-                        const Job &job, u32 lane) {
-    if (chunk.what == CHUNK_CODED) {
-        for (u32 i = lane; i < chunk.words; i += 32) __stcs(to + i, stage[i]);
-        return;
+// A chunk to where it belongs. A lane reads four words before it writes them: the compiler takes a
+// store for one to where it reads from, so that each word would wait for the one before.
+DEVICE void write_chunk(u32 *to, const u32 *stage, u32 words, u32 lane) {
+    u32 i = lane;
+    UNROLL1 for (; i + 96 < words; i += 128) {
+        u32 some[4];
+        UNROLL for (u32 j = 0; j < 4; j++) some[j] = stage[i + 32 * j];
+        UNROLL for (u32 j = 0; j < 4; j++) __stcs(to + i + 32 * j, some[j]);
     }
-    const u32 bits = bits_of(job.cut);
-    if (chunk.what == CHUNK_CONSTANT) {
-        if (lane == 0) {
-            to[0] = 4;
-            to[1] = (u32)chunk.pattern;
-            if (bits == 64) to[2] = (u32)(chunk.pattern >> 32);
-        }
-        return;
-    }
-    if (lane == 0) to[0] = 3;
-    for (u32 i = lane; i + 1 < chunk.words; i += 32) {
-        u32 word;
-        if (bits == 64) {
-            u64 value = read_value(job, index_of(w, position_of(w, i / 2)));
-            word = (u32)(i & 1 ? value >> 32 : value);
-        } else {
-            u32 per = 32 / bits;
-            word = 0;
-            for (u32 k = 0; k < per && i * per + k < w.m; k++) {
-                u64 index = index_of(w, position_of(w, i * per + k));
-                word |= (u32)read_value(job, index) << (k * bits);
-            }
-        }
-        __stcs(to + 1 + i, word);
-    }
+    UNROLL1 for (; i < words; i += 32) __stcs(to + i, stage[i]);
 }
 
 // The part of a raw job that a warp copies.
@@ -307,9 +285,7 @@ DEVICE u64 words_up_to(const EncodeLaunch &a, Shared &shared, u32 tile, u32 all,
 // A place in the ring.
 DEVICE u32 in_ring(u32 at) { return at < KEPT ? at : at - KEPT; }
 
-// Writes the first of the tiles that the warp has kept. A lane reads four words before it writes
-// them: the compiler takes a store for one to where it reads from, so that each word would wait for
-// the one before.
+// Writes the first of the tiles that the warp has kept, as `write_chunk` does.
 DEVICE void write_kept(const EncodeLaunch &a, Shared &shared, Own &own, u64 sum, u32 warp,
                        u32 lane) {
     const u32 tile = __shfl_sync(ALL, own.tile, own.first);
@@ -402,14 +378,14 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
     const Job &job = shared.job;
     const u32 c = (tile - job.tile0) * WARPS + warp;
     const bool has_chunk = c < job.cut.n_chunks && shared.work != WORK_NOTHING;
-    Chunk chunk = {CHUNK_EMPTY, 0, 0};
-    const bool fetched = has_chunk && begin_chunk(shared, c, warp, lane);
+    u32 words = 0;
+    if (has_chunk) begin_chunk(shared, c, warp, lane);
     // Not before values are there: the later it is, the more places are known.
     if (!has_one_tile(a)) look_at_kept(a, own, lane);
     // The next one is on its way meanwhile. Not earlier: those after it wait for it.
     const u32 ticket = has_one_tile(a) || LATE ? a.end_tile : take_ticket(a);
-    if (has_chunk) chunk = encode_chunk(shared, own.errors, fetched, warp, lane);
-    if (lane == 0) shared.words[parity][warp] = chunk.words;
+    if (has_chunk) words = encode_chunk(shared, own.errors, warp, lane);
+    if (lane == 0) shared.words[parity][warp] = words;
     if (threadIdx.x == 0) shared.next[parity] = ticket;
     __syncthreads();
     u32 all = 0, rest = 0;
@@ -424,18 +400,14 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
     if (has_one_tile(a)) {
         keep_lane_errors(shared, own.errors, warp, lane);
     } else {
-        const bool is_kept = chunk.what == CHUNK_CODED || chunk.what == CHUNK_EMPTY;
-        make_room(a, shared, own, is_kept && chunk.words <= KEPT ? chunk.words : 0, warp, lane);
+        make_room(a, shared, own, words <= KEPT ? words : 0, warp, lane);
         // The first warp says where the tile ends, also that of an array without values.
         if (!has_chunk && warp != 0) return;
-        if (is_kept && chunk.words <= KEPT) {
-            return keep_words(shared, own, tile, rest, chunk.words, warp, lane);
-        }
+        if (words <= KEPT) return keep_words(shared, own, tile, rest, words, warp, lane);
     }
     const u64 sum = words_up_to(a, shared, tile, all, warp, lane);
-    u32 *to = (u32 *)place_of(a, shared, own, tile, sum, rest, chunk.words, warp, lane);
-    if (to == 0 || chunk.what == CHUNK_EMPTY) return;
-    write_chunk(to, (const u32 *)shared.stage[warp], chunk, shared.windows[warp], job, lane);
+    u32 *to = (u32 *)place_of(a, shared, own, tile, sum, rest, words, warp, lane);
+    if (to) write_chunk(to, (const u32 *)shared.stage[warp], words, lane);
 }
 
 // ---- The kernel --------------------------------------------------------------------------------

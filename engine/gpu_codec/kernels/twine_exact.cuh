@@ -1,7 +1,6 @@
-// Full chunks of float32 in mode 0, as nearly all are in a launch for them. Residuals of both kinds
-// stay in registers while the narrowest is chosen; they get their zig-zag form after they have been
-// cut into planes of bits, where that is one operation for a plane. All others go the general way,
-// which gives the same bytes.
+// Chunks of float32 in mode 0, in a launch for them. Residuals of both kinds stay in registers while
+// the narrowest is chosen; they get their zig-zag form after they have been cut into planes of bits,
+// where that is one operation for a plane. A launch for all forms gives the same bytes.
 
 #if EXACT
 // As wide as the zig-zag form of a residual.
@@ -50,25 +49,33 @@ struct ExactWidths {
     bool is_one;  // all values are the same
 };
 
-// Replaces values by their residuals once, and gives those of L twice.
-template <int PROFILE>
-DEVICE ExactWidths exact_residuals(u32 (&x)[32], u32 (&twice)[32], u32 lane) {
+// Replaces values by their residuals once, and gives those of L twice. Both are 0 outside of a chunk
+// that is not full.
+template <int PROFILE, bool FULL>
+DEVICE ExactWidths exact_residuals(u32 (&x)[32], u32 (&twice)[32], u32 inside, u32 lane) {
     ExactWalker<PROFILE> walker;
     walker.begin(ordered_f32(x[31]), ordered_f32(x[30]), lane);
     u32 all0 = 0, all1 = 0, all2 = 0, least = ALL, most = 0;
     // By twos: some devices find the least of three at once.
-    UNROLL for (int i = 0; i < 32; i += 2) {
+    UNROLL for (u32 i = 0; i < 32; i += 2) {
+        const bool first = FULL || i < inside, second = FULL || i + 1 < inside;
         const u32 u = framed_f32(x[i]), v = framed_f32(x[i + 1]);
-        least = min(least, min(u, v));
+        least = min(least, min(first ? u : ALL, second ? v : ALL));
+        // Outside there are zeros.
         most = max(most, max(u, v));
-        UNROLL for (int j = i; j < i + 2; j++) {
+        UNROLL for (u32 j = i; j < i + 2; j++) {
             const u32 q = ordered_f32(x[j]);
             all0 |= folded(q);
             walker.next(q, x[j], twice[j]);
+            if (!FULL) {
+                x[j] = j < inside ? x[j] : 0;
+                twice[j] = j < inside ? twice[j] : 0;
+            }
             all1 |= folded(x[j]);
             all2 |= folded(twice[j]);
         }
     }
+    least = FULL || inside ? least : 0;
     ExactWidths found = {{width_of(all0), width_of(all1), width_of(all2)},
                          width_of(most - least), least, most == least};
     return found;
@@ -137,33 +144,33 @@ DEVICE void write_exact(u32 *to, u32 (&planes)[32], const ExactChunk &own, u32 l
 }
 
 // The numbers of kinds 0 and 5, from the values.
-DEVICE void exact_numbers(u32 (&x)[32], const u32 *values, u32 kind, u32 least, u32 lane) {
+DEVICE void exact_numbers(u32 (&x)[32], const u32 *values, u32 kind, u32 least, u32 inside,
+                          u32 lane) {
     // Read again, or each value would keep a register from the first time on.
     __syncwarp();
     read_fetched(values, x, lane);
     if (kind == 5) {
-        UNROLL for (int i = 0; i < 32; i++) x[i] = framed_f32(x[i]) - least;
+        UNROLL for (u32 i = 0; i < 32; i++) x[i] = i < inside ? framed_f32(x[i]) - least : 0;
     } else {
         UNROLL for (int i = 0; i < 32; i++) x[i] = ordered_f32(x[i]);
     }
 }
 
-// Encodes a full chunk that was fetched.
-DEVICE Chunk encode_exact(Shared &shared, u32 warp, u32 lane) {
+// Encodes a chunk that was fetched, in shared memory; gives its words.
+DEVICE u32 encode_exact(Shared &shared, u32 warp, u32 lane) {
+    const int profile = FORM >> 16 & 0xff;
+    const Window &w = shared.windows[warp];
     u32 *stage = shared.stage[warp];
     u32 x[32], twice[32], some = 0;
     read_fetched(stage, x, lane);
-    Chunk chunk = {CHUNK_EMPTY, 0, 0};
     UNROLL for (int i = 0; i < 32; i++) some |= x[i];
-    if (!__any_sync(ALL, some != 0)) return chunk;
-    const ExactWidths found = exact_residuals<(FORM >> 16 & 0xff)>(x, twice, lane);
+    if (!__any_sync(ALL, some != 0)) return 0;
+    const u32 inside = inside_of_block(w, lane);
+    const ExactWidths found = w.m == 1024 ? exact_residuals<profile, true>(x, twice, 32, lane)
+                                          : exact_residuals<profile, false>(x, twice, inside, lane);
     const u32 first = stage[0];
-    if (__all_sync(ALL, found.is_one && found.least == framed_f32(first))) {
-        chunk.what = CHUNK_CONSTANT;
-        chunk.words = 2;
-        chunk.pattern = first;
-        return chunk;
-    }
+    const bool is_first = found.is_one && found.least == framed_f32(first);
+    if (__all_sync(ALL, is_first || inside == 0)) return stage_constant(stage, first, 32, lane);
     // Up to 1024 and 1056.
     const u32 framed = frame_words(found);
     const u32 sums = sum_of_warp(found.widths[0] | found.widths[1] << 16);
@@ -175,18 +182,12 @@ DEVICE Chunk encode_exact(Shared &shared, u32 warp, u32 lane) {
     if (kind == 2) {
         UNROLL for (int i = 0; i < 32; i++) x[i] = twice[i];
     } else if (kind != 1) {
-        exact_numbers(x, stage, kind, found.least, lane);
+        exact_numbers(x, stage, kind, found.least, inside, lane);
     }
     const ExactChunk own = exact_planes(x, kind, found, width, lane);
-    if (own.words >= raw_words(1024, 32)) {
-        chunk.what = CHUNK_RAW;
-        chunk.words = raw_words(1024, 32);
-        return chunk;
-    }
-    chunk.what = CHUNK_CODED;
-    chunk.words = own.words;
+    if (own.words >= raw_words(w.m, 32)) return stage_raw(stage, w, lane);
     write_exact(stage, x, own, lane);
     __syncwarp();
-    return chunk;
+    return own.words;
 }
 #endif

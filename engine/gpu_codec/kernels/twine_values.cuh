@@ -37,18 +37,6 @@ DEVICE bool is_relative(const Job &job) { return (job.rule & 0xff) == RULE_RELAT
 #define WORK_MEASURE 2
 #define WORK_NOTHING 3      // the launch after this one encodes
 
-// What a chunk becomes.
-#define CHUNK_EMPTY 0
-#define CHUNK_RAW 1
-#define CHUNK_CONSTANT 2
-#define CHUNK_CODED 3
-
-// What is found out about a chunk, the same in all lanes.
-struct Chunk {
-    u32 what, words;
-    u64 pattern;
-};
-
 // Errors of the values of a lane.
 struct Errors {
     double sum_sq;
@@ -156,78 +144,130 @@ DEVICE u32 unpack(U *to, uint4 four) {
 // wait for the one before: the compiler takes the store for one to where they load from.
 #define LOADS 8
 
-// A full chunk whose parts of 16 bytes are aligned, one after the other in profile 1. Returns 0 if
-// all values of the lane are.
-template <typename T, typename U>
+// The rows of a chunk: how far apart they are, and where the next plane is after eight of them
+// (profile 3).
+struct Rows {
+    u64 row, plane;
+};
+
+DEVICE Rows rows_of(const Window &w) {
+    const u64 nx = profile_of(w) == 1 ? 32 : w.nx;
+    Rows rows = {nx, profile_of(w) == 3 ? (w.ny - 8) * nx : 0};
+    return rows;
+}
+
+// The offset of a row from the first.
+DEVICE u64 offset_of(const Rows &rows, u32 row) { return row * rows.row + (row >> 3) * rows.plane; }
+
+// Whether rows begin at multiples of 16 bytes, and end there.
+template <typename T>
+DEVICE bool has_parts(const T *first, const Window &w) {
+    const bool even = profile_of(w) == 1 ? components_of(w) == 1 && w.m == 1024
+                                         : w.nx % (16 / sizeof(T)) == 0;
+    return even && ((u64)first & 15) == 0;
+}
+
+// A chunk whose rows have parts of 16 bytes; 0 where nothing is inside. Returns 0 if all values of
+// the lane are.
+template <int STEP, typename T, typename U>
 DEVICE u32 stage_parts(U *stage, const T *first, const Window &w, u32 lane) {
     const u32 per = 16 / sizeof(T), lanes = 32 / per, rows = 32 / lanes;
     const u32 group = lanes < LOADS ? lanes : LOADS, column = lane % lanes * per;
-    const u64 nx = profile_of(w) == 1 ? 32 : w.nx, ny = profile_of(w) == 3 ? w.ny : 8;
+    const Rows steps = rows_of(w);
+    const u32 inside = rows_inside(w, column) >> lane / lanes;
+    const uint4 zeros = {0, 0, 0, 0};
     u32 some = 0;
     UNROLL for (u32 begin = 0; begin < lanes; begin += group) {
         uint4 parts[group];
         UNROLL for (u32 j = 0; j < group; j++) {
-            u32 block = (begin + j) * rows + lane / lanes;
-            u64 row = profile_of(w) == 3 ? (block >> 3) * ny + (block & 7) : block;
-            parts[j] = __ldcs((const uint4 *)(first + row * nx + column));
+            const u32 row = (begin + j) * rows + lane / lanes;
+            const T *from = first + offset_of(steps, row) + column;
+            const bool has = inside >> (begin + j) * rows & 1;
+            parts[j] = has ? __ldcs((const uint4 *)from) : zeros;
         }
         UNROLL for (u32 j = 0; j < group; j++) {
-            u32 block = (begin + j) * rows + lane / lanes;
-            some |= unpack<T, U>(stage + block * STRIDE + column, parts[j]);
+            const u32 row = (begin + j) * rows + lane / lanes;
+            some |= unpack<T, U>(stage + row * STEP + column, parts[j]);
         }
     }
     return some;
 }
 
-// Returns 0 if it is known that all values of the lane are.
-template <typename T, typename U>
+// Returns 0 if it is known that all values of the lane are. Blocks are STEP values apart.
+template <int STEP, typename T, typename U>
 DEVICE u32 stage_values(U *stage, const T *source, const Window &w, u32 lane) {
     const T *first = source + w.base;
-    const bool even = profile_of(w) == 1 ? components_of(w) == 1 : w.nx % (16 / sizeof(T)) == 0;
-    if (w.m == 1024 && even && ((u64)first & 15) == 0) {
-        return stage_parts<T, U>(stage, first, w, lane);
-    }
+    if (has_parts(first, w)) return stage_parts<STEP, T, U>(stage, first, w, lane);
     const Window own = w;
+    const u32 inside = rows_inside(w, lane);
+    u32 some = 0;
     UNROLL1 for (u32 begin = 0; begin < 32; begin += LOADS) {
         U values[LOADS];
         UNROLL for (u32 j = 0; j < LOADS; j++) {
-            const bool inside = lane < inside_of_block(own, begin + j);
             const u64 index = index_of(own, 32 * (begin + j) + lane);
-            values[j] = inside ? (U)__ldcs(source + index) : 0;
+            values[j] = inside >> (begin + j) & 1 ? (U)__ldcs(source + index) : 0;
         }
-        UNROLL for (u32 j = 0; j < LOADS; j++) stage[(begin + j) * STRIDE + lane] = values[j];
+        UNROLL for (u32 j = 0; j < LOADS; j++) {
+            stage[(begin + j) * STEP + lane] = values[j];
+            some |= (u32)values[j] | (u32)((u64)values[j] >> 32);
+        }
     }
-    return 1;
+    return some;
 }
 
 #if FETCHES
-// Asks for 16 bytes. A warp that has nothing else to do meanwhile takes them itself.
-DEVICE void fetch_some(u32 *to, u32 words, const u32 *from) {
-#if ONCE
-    *(uint4 *)(to + words) = __ldcs((const uint4 *)from);
-#else
-    fetch16(place_in_shared(to), words, from);
-#endif
+// The parts of a chunk whose rows have parts of 16 bytes: four rows at a time, of which a lane has a
+// part. A warp that has nothing else to do meanwhile takes them itself.
+template <bool FULL>
+DEVICE void fetch_parts(u32 *to, const u32 *values, const Window &w, u32 lane) {
+    const Rows rows = rows_of(w);
+    const u32 row = lane / 8, column = lane % 8 * 4;
+    const u32 inside = FULL ? ALL : rows_inside(w, column) >> row;
+    const uint4 zeros = {0, 0, 0, 0};
+    uint4 parts[8];
+    values += row * rows.row + column;
+    to += FETCHED_STRIDE * row + column;
+    UNROLL for (u32 j = 0; j < 8; j++) {
+        const bool has = inside >> 4 * j & 1;
+        if (ONCE) {
+            parts[j] = has ? __ldcs((const uint4 *)values) : zeros;
+        } else if (has) {
+            fetch16(place_in_shared(to), 4 * FETCHED_STRIDE * j, values);
+        } else {
+            *(uint4 *)(to + 4 * FETCHED_STRIDE * j) = zeros;
+        }
+        values += 4 * rows.row + (j & 1 ? rows.plane : 0);
+    }
+    if (!ONCE) return;
+    UNROLL for (u32 j = 0; j < 8; j++) *(uint4 *)(to + 4 * FETCHED_STRIDE * j) = parts[j];
 }
 
-// Asks for the values of a full chunk.
+// The same, one by one.
+template <bool FULL>
+DEVICE void fetch_each(u32 *to, const u32 *values, const Window &w, u32 lane) {
+    const Rows rows = rows_of(w);
+    const u32 inside = FULL ? ALL : rows_inside(w, lane);
+    values += lane;
+    to += lane;
+    UNROLL for (u32 i = 0; i < 32; i++) {
+        if (inside >> i & 1) {
+            fetch4(place_in_shared(to), FETCHED_STRIDE * i, values);
+        } else {
+            to[FETCHED_STRIDE * i] = 0;
+        }
+        values += rows.row + ((i & 7) == 7 ? rows.plane : 0);
+    }
+}
+
+// Asks for the values of a chunk; zeros where nothing is inside.
 DEVICE void fetch_values(u32 *to, const u32 *source, const Window &w, u32 lane) {
     const u32 *values = source + w.base;
-    const bool even = profile_of(w) == 1 ? components_of(w) == 1 : w.nx % 4 == 0;
-    if (((u64)values & 15) == 0 && even) {
-        // Four rows at a time, of which a lane has 16 bytes; in profile 3 a plane has eight.
-        const u32 row = lane / 8, column = lane % 8 * 4;
-        const u64 nx = profile_of(w) == 1 ? 32 : w.nx;
-        values += row * nx + column;
-        UNROLL for (u32 j = 0; j < 8; j++) {
-            fetch_some(to, FETCHED_STRIDE * (row + 4 * j) + column, values);
-            values += profile_of(w) == 3 && (j & 1) ? (w.ny - 4) * nx : 4 * nx;
-        }
-        return;
+    if (has_parts(values, w)) {
+        if (w.m == 1024) return fetch_parts<true>(to, values, w, lane);
+        return fetch_parts<false>(to, values, w, lane);
     }
-    UNROLL1 for (u32 i = 0; i < 32; i++) {
-        fetch4(place_in_shared(to), FETCHED_STRIDE * i + lane, source + index_of(w, 32 * i + lane));
-    }
+    if (w.m == 1024) return fetch_each<true>(to, values, w, lane);
+    fetch_each<false>(to, values, w, lane);
 }
 
 // The values of a lane.
@@ -247,7 +287,44 @@ DEVICE void read_fetched(const u32 *values, float (&x)[32], u32 lane) {
 DEVICE void read_fetched(const u32 *values, u32 (&x)[32], u32 lane) {
     read_fours<uint4>(values, x, lane);
 }
+
+// Whether all values inside that were fetched are the same.
+DEVICE bool are_same(const u32 *values, u32 inside, u32 lane) {
+    u32 x[32], differ = 0;
+    read_fetched(values, x, lane);
+    UNROLL for (u32 i = 0; i < 32; i++) differ |= i < inside ? x[i] ^ values[0] : 0;
+    return !__any_sync(ALL, differ != 0);
+}
+
+// A chunk as it is, from values that were fetched; gives its words.
+DEVICE u32 stage_raw(u32 *stage, const Window &w, u32 lane) {
+    u32 column[32];
+    UNROLL for (int i = 0; i < 32; i++) column[i] = stage[FETCHED_STRIDE * i + lane];
+    __syncwarp();
+    if (lane == 0) stage[0] = 3;
+    const u32 inside = rows_inside(w, lane), begun = rows_inside(w, 0);
+    u32 *to = stage + 1 + lane;
+    UNROLL for (int i = 0; i < 32; i++) {
+        if (inside >> i & 1) *to = column[i];
+        to += begun >> i & 1 ? w.wx : 0;
+    }
+    __syncwarp();
+    return raw_words(w.m, 32);
+}
 #endif
+
+// A chunk all of whose values are the same; gives its words.
+DEVICE u32 stage_constant(u32 *stage, u64 pattern, u32 bits, u32 lane) {
+    // Others may still be reading values.
+    __syncwarp();
+    if (lane == 0) {
+        stage[0] = 4;
+        stage[1] = (u32)pattern;
+        if (bits == 64) stage[2] = (u32)(pattern >> 32);
+    }
+    __syncwarp();
+    return bits == 64 ? 3 : 2;
+}
 
 // The bits of a value, from the array itself.
 DEVICE u64 read_value(const Job &job, u64 index) {
