@@ -13,6 +13,7 @@ from unspool_studies.accumulated import virtual as accumulated
 from unspool_studies.advice import failures, figures
 from unspool_studies.bench import (
     bounds,
+    codecs,
     copies,
     disk_tier,
     gpuzip,
@@ -24,6 +25,7 @@ from unspool_studies.bench import (
     planned,
     raw,
     schedules,
+    shapes,
     start,
     sweep,
 )
@@ -79,6 +81,12 @@ def _rates(plan: Plan, report: Report) -> None:
 
     rates.run(plan, report)
 
+
+#: The parts that measure main memory where there is no GPU.
+EITHER: dict[str, Callable[[Cuda | None, Plan, Report], None]] = {
+    "shapes": shapes.run,
+    "codecs": codecs.run,
+}
 
 #: The parts that need none.
 PLAIN: dict[str, Callable[[Plan, Report], None]] = {
@@ -148,7 +156,9 @@ def run_parts(parts: Iterable[str], plan: Plan, cuda: Cuda | None, report: Repor
 
 def _measured(part: str, plan: Plan, cuda: Cuda | None, report: Report) -> bool:
     try:
-        if part in PLAIN:
+        if part in EITHER:
+            EITHER[part](cuda, plan, report)
+        elif part in PLAIN:
             PLAIN[part](plan, report)
         else:
             assert cuda is not None

@@ -28,6 +28,7 @@ from unspool_studies.bench.rtm_codecs_options import (
     add_rtm_codecs_options,
     rtm_codecs_of,
 )
+from unspool_studies.bench.shapes_options import Shapes, add_shapes_options, shapes_of
 from unspool_studies.bench.sizes import shot_kinds
 from unspool_studies.messages.options import Messages, add_messages_options, messages_of
 from unspool_studies.paging.options import Paging, add_paging_options, paging_of
@@ -48,8 +49,8 @@ GPU_PARTS = (
     "raw", "copies", "sweep", "start", "shot", "node", "orders", "gpuzip", "accumulated-gpu"
 )  # fmt: skip
 PLAIN_PARTS = (
-    "memory", "disk", "plan", "schedules", "bounds", "accumulated", "rates", "rtm-codecs",
-    "advise", "failures", "scaling", "messages", "paging",
+    "memory", "disk", "shapes", "codecs", "plan", "schedules", "bounds", "accumulated",
+    "rates", "rtm-codecs", "advise", "failures", "scaling", "messages", "paging",
 )  # fmt: skip
 PARTS = GPU_PARTS + PLAIN_PARTS
 
@@ -113,6 +114,7 @@ class Plan:
         orders_plot: a file for the plot of each restore there.
         orders_bars: a file for the picture of all rates there.
         node_shots: whether part `node` does the shots of part `orders`.
+        shapes: what parts `shapes` and `codecs` do.
         gpuzip: what part `gpuzip` measures.
         migration: what part `schedules` measures.
         prediction: what part `plan` measures.
@@ -166,6 +168,7 @@ class Plan:
     orders_plot: Path | None = None
     orders_bars: Path | None = None
     node_shots: bool = False
+    shapes: Shapes = field(default_factory=Shapes)
     gpuzip: Gpuzip = field(default_factory=Gpuzip)
     migration: Migration = field(default_factory=Migration)
     prediction: Prediction = field(default_factory=Prediction)
@@ -232,6 +235,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _disk_options(parser.add_argument_group("disk"))
     _order_options(parser.add_argument_group("orders"))
     add_adjoint_options(parser)
+    add_shapes_options(parser)
     add_prediction_options(parser)
     add_accumulated_options(parser)
     add_rtm_codecs_options(parser)
@@ -386,7 +390,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         if name in Plan.__dataclass_fields__ and value is not None
     }
     threads = {"touch_threads": min(8, os.cpu_count() or 1)}
-    parts = adjoint_plans(options) | prediction_of(options)
+    parts = adjoint_plans(options) | shapes_of(options) | prediction_of(options)
     parts |= accumulated_of(options) | rtm_codecs_of(options) | advising_of(options)
     parts |= scaling_of(options) | messages_of(options) | paging_of(options)
     if parts["scaling"].asked:
