@@ -123,6 +123,12 @@ def test_the_friendly_case_has_the_same_bytes_dtype_data_and_codec() -> None:
     assert friendly(Case("lossless", "float32", "noise", (400, 400))).shape == (160_000,)
 
 
+@pytest.mark.parametrize("edge", [64, 128, 192, 256, 320, 384, 512, 640])
+def test_a_friendly_cube_is_its_own_friend(edge: int) -> None:
+    cube = Case("lossless", "int8", "noise", (edge,) * 3)
+    assert friendly(cube) == cube
+
+
 def test_arrays_of_one_case_may_differ() -> None:
     case = Case("none", "int8", "ramp", (3, 20), arrays=9, varied=True)
     assert [shape[1] for shape in case.shapes()] == [20, 19, 18, 17, 16, 15, 14, 20, 19]

@@ -208,6 +208,7 @@ def friendly(case: Case) -> Case:
     items = max(EDGE, case.nbytes // BYTES[case.dtype])
     shape: tuple[int, ...] = (round(items / EDGE) * EDGE,)
     if len(case.shape) > 2 and items >= EDGE**3:
-        edge = int(items ** (1 / 3)) // EDGE * EDGE
+        # The root of a cube may be a little less than its edge.
+        edge = int(items ** (1 / 3) + 1e-6) // EDGE * EDGE
         shape = (round(items / edge**2 / SLOW) * SLOW, edge, edge)
     return replace(case, shape=shape, layout="contiguous", arrays=1, varied=False)
