@@ -1,8 +1,8 @@
-//! The copies of one call: made one after the other, and settled before the arrays are let go of.
+//! The copies of one call: those on a GPU together, all settled before arrays are let go of.
 
 use std::time::Duration;
 
-use unspool::gpu::{Fence, Stream};
+use unspool::gpu::{DeviceArray, Fence, Stream};
 use unspool::{Batched, Checkpoint, Error, RestoreTicket, SaveTicket, Spool, Wait};
 
 use crate::gpu::{AfterCopy, DevicePiece};
@@ -20,10 +20,8 @@ pub struct Copies<'a> {
     pieces: &'a [ArrayPiece],
     /// The first array on a GPU and its stream: mostly all arrays of a call are on one.
     first: Option<(&'a DevicePiece, Stream)>,
-    /// How many were begun.
-    begun: usize,
-    /// What the copies so far have left, one for each piece, where they have.
-    fences: Vec<Option<Fence>>,
+    /// Work on them may be under way.
+    is_begun: bool,
 }
 
 impl<'a> Copies<'a> {
@@ -37,7 +35,7 @@ impl<'a> Copies<'a> {
             ArrayPiece::Host(_) => None,
         });
         let first = first.map(|piece| Ok::<_, Error>((piece, piece.stream(spool)?))).transpose()?;
-        Ok(Copies { spool, pieces, first, begun: 0, fences: vec![None; pieces.len()] })
+        Ok(Copies { spool, pieces, first, is_begun: false })
     }
 
     /// How the call waits for room or data: a wait during which the stream of the arrays has work
@@ -54,36 +52,32 @@ impl<'a> Copies<'a> {
     /// # Safety
     /// The arrays that the pieces were made from are borrowed until this was settled or dropped.
     pub unsafe fn save(&mut self, ticket: &mut SaveTicket) -> Result<(), Error> {
-        let encoded = ticket.head().is_encoded();
         for (index, piece) in self.pieces.iter().enumerate() {
-            self.begun = index + 1;
-            match piece {
+            if let ArrayPiece::Host(piece) = piece {
                 // SAFETY: the caller's promise.
-                ArrayPiece::Host(piece) => unsafe { piece.save(ticket, index) }?,
-                ArrayPiece::Device(_) if encoded => {}
-                ArrayPiece::Device(piece) => {
-                    self.fences[index] =
-                        self.on_stream_of(piece, |stream| piece.save(ticket, index, stream))?;
-                }
+                unsafe { piece.save(ticket, index) }?;
             }
         }
-        if encoded { self.encode(ticket) } else { Ok(()) }
+        self.begin_all();
+        let streams = self.streams()?;
+        ticket.put_all(&self.on_gpu(0..self.pieces.len(), &streams))
     }
 
-    /// Gives all arrays on a GPU to a ticket at once: one launch then encodes them where they are.
-    fn encode(&self, ticket: &mut SaveTicket) -> Result<(), Error> {
-        let on_gpu = |(index, piece): (usize, &'a ArrayPiece)| match piece {
-            ArrayPiece::Device(piece) if piece.array().bytes() > 0 => Some((index, piece)),
-            _ => None,
-        };
-        let pieces: Vec<_> = self.pieces.iter().enumerate().filter_map(on_gpu).collect();
-        let others = pieces.iter().map(|(_, piece)| self.other_stream(piece));
-        let others = others.collect::<Result<Vec<_>, Error>>()?;
+    /// The arrays on a GPU that have bytes, each with its region and its stream.
+    fn on_gpu<'s>(
+        &'s self,
+        regions: impl Iterator<Item = usize>,
+        streams: &'s [Option<Stream>],
+    ) -> Vec<(usize, &'s DeviceArray, &'s Stream)> {
         let shared = self.first.as_ref().map(|(_, stream)| stream);
-        let arrays = pieces.iter().zip(&others).filter_map(|((index, piece), other)| {
-            Some((*index, piece.array(), other.as_ref().or(shared)?))
+        let pieces = regions.zip(self.pieces).zip(streams);
+        let arrays = pieces.filter_map(|((region, piece), other)| match piece {
+            ArrayPiece::Device(piece) if piece.array().bytes() > 0 => {
+                Some((region, piece.array(), other.as_ref().or(shared)?))
+            }
+            _ => None,
         });
-        ticket.put_all(&arrays.collect::<Vec<_>>())
+        arrays.collect()
     }
 
     /// Saves all arrays through an adaptor, as `checkpoint`, after [`Copies::begin_all`].
@@ -146,7 +140,7 @@ impl<'a> Copies<'a> {
 
     /// Work on all arrays may be enqueued from now on.
     pub fn begin_all(&mut self) {
-        self.begun = self.pieces.len();
+        self.is_begun = true;
     }
 
     /// The stream of an array that is not on that of the first one.
@@ -169,18 +163,15 @@ impl<'a> Copies<'a> {
         ticket: &mut RestoreTicket,
         at: &[usize],
     ) -> Result<(), Error> {
-        for (place, (piece, region)) in self.pieces.iter().zip(at).enumerate() {
-            self.begun = place + 1;
-            match piece {
+        for (piece, region) in self.pieces.iter().zip(at) {
+            if let ArrayPiece::Host(piece) = piece {
                 // SAFETY: the caller's promise.
-                ArrayPiece::Host(piece) => unsafe { piece.restore(ticket, *region) }?,
-                ArrayPiece::Device(piece) => {
-                    self.fences[place] =
-                        self.on_stream_of(piece, |stream| piece.restore(ticket, *region, stream))?;
-                }
+                unsafe { piece.restore(ticket, *region) }?;
             }
         }
-        Ok(())
+        self.begin_all();
+        let streams = self.streams()?;
+        ticket.get_all(&self.on_gpu(at.iter().copied(), &streams))
     }
 
     /// Waits for the copies that need it; gives fences after those whose arrays have to be kept.
@@ -205,25 +196,20 @@ impl<'a> Copies<'a> {
         mut self,
         last: &mut Option<(&'a DevicePiece, Fence)>,
     ) -> Result<Vec<Option<Fence>>, Error> {
-        let left = std::mem::take(&mut self.fences);
-        let mut settled = Vec::with_capacity(left.len());
-        for (piece, fence) in self.pieces.iter().zip(left) {
-            settled.push(self.finished(piece, fence, last)?);
-        }
-        self.begun = 0;
+        let finished = self.pieces.iter().map(|piece| self.finished(piece, last));
+        let settled = finished.collect::<Result<Vec<_>, _>>()?;
+        self.is_begun = false;
         Ok(settled)
     }
 
     fn finished(
         &self,
         piece: &'a ArrayPiece,
-        left: Option<Fence>,
         last: &mut Option<(&'a DevicePiece, Fence)>,
     ) -> Result<Option<Fence>, Error> {
         let ArrayPiece::Device(device) = piece else { return Ok(None) };
-        let fence = || match (left, &*last) {
-            (Some(fence), _) => Ok(fence),
-            (None, Some((other, fence))) if other.has_stream_of(device) => Ok(fence.clone()),
+        let mut fence = || match &*last {
+            Some((other, fence)) if other.has_stream_of(device) => Ok::<_, Error>(fence.clone()),
             _ => {
                 let fence = self.fence(device)?;
                 *last = Some((device, fence.clone()));
@@ -256,7 +242,7 @@ impl<'a> Copies<'a> {
 
 impl Drop for Copies<'_> {
     fn drop(&mut self) {
-        for piece in &self.pieces[..self.begun] {
+        for piece in self.pieces.iter().filter(|_| self.is_begun) {
             if let ArrayPiece::Device(piece) = piece
                 && piece.after() != AfterCopy::Nothing
                 && let Ok(fence) = self.fence(piece)

@@ -391,7 +391,7 @@ def test_targets_that_cannot_be_written_are_refused(spool: unspool.Spool, driver
 
 def test_a_failing_copy_gives_everything_back(spool: unspool.Spool, driver: Driver) -> None:
     good, bad = DlpackArray(driver, numbers()), CaiArray(driver, numbers())
-    driver.control("fail", b"cuMemcpyDtoDAsync_v2", ctypes.c_uint64(2), 1)
+    driver.control("fail", b"cuLaunchKernel", ctypes.c_uint64(1), 1)
     with pytest.raises(unspool.errors.DeviceError):
         spool.save(0, good, bad)
     driver.synchronize()

@@ -68,43 +68,81 @@ KERNEL(4, u32)
 KERNEL(8, u64)
 KERNEL(16, Sixteen)
 
-// Copies of dense bytes, many by one launch: `blocks` blocks for each.
-#define MOST_COPIES 128
+// Copies of dense bytes, many by one launch: a block copies one tile of one of them.
+#define MOST_COPIES 168
 
 struct Dense {
     u64 to;
     u64 from;
-    u64 bytes;
+    u32 bytes;
+    u32 tile; // the first one of the copy
 };
 
 struct Many {
-    u64 blocks;
-    Dense copies[MOST_COPIES];
+    u32 copies;
+    u32 tile_bytes; // a multiple of 16
+    Dense all[MOST_COPIES];
 };
 
-// Copies the units `first`, `first + step`, ... of a copy; returns the bytes that are in no unit.
-template <typename Unit>
-__device__ u64 copy_dense(const Dense &copy, u64 first, u64 step) {
-    u64 units = copy.bytes / sizeof(Unit);
-    for (u64 i = first; i < units; i += step) {
-        ((Unit *)copy.to)[i] = ((const Unit *)copy.from)[i];
+// The copy with a tile: the last one that begins at that tile or before it.
+__device__ u32 copy_of(const Many &many, u32 tile) {
+    u32 first = 0;
+    u32 end = many.copies;
+    while (end - first > 1) {
+        u32 middle = (first + end) / 2;
+        if (many.all[middle].tile <= tile) {
+            first = middle;
+        } else {
+            end = middle;
+        }
     }
-    return copy.bytes - units * sizeof(Unit);
+    return first;
+}
+
+// Copies units of some bytes, this thread every `step`th from `first` on; returns the bytes that
+// are in no unit. Four units are under way at a time, which a loop of a load and a store is not:
+// for all that the compiler knows, the store writes what is loaded next.
+template <typename Unit>
+__device__ u32 copy_dense(char *to, const char *from, u32 bytes, u32 first, u32 step) {
+    u32 units = bytes / sizeof(Unit);
+    Unit *target = (Unit *)to;
+    const Unit *source = (const Unit *)from;
+    u32 i = first;
+    for (; i + 3 * step < units; i += 4 * step) {
+        Unit a = source[i];
+        Unit b = source[i + step];
+        Unit c = source[i + 2 * step];
+        Unit d = source[i + 3 * step];
+        target[i] = a;
+        target[i + step] = b;
+        target[i + 2 * step] = c;
+        target[i + 3 * step] = d;
+    }
+    for (; i < units; i += step) {
+        target[i] = source[i];
+    }
+    return bytes - units * (u32)sizeof(Unit);
 }
 
 extern "C" __global__ void copy_many(Many many) {
-    const Dense &copy = many.copies[blockIdx.x / (u32)many.blocks];
-    u64 first = (u64)(blockIdx.x % (u32)many.blocks) * blockDim.x + threadIdx.x;
-    u64 step = many.blocks * blockDim.x;
+    const Dense &copy = many.all[copy_of(many, blockIdx.x)];
+    u32 at = (blockIdx.x - copy.tile) * many.tile_bytes;
+    u32 bytes = copy.bytes - at < many.tile_bytes ? copy.bytes - at : many.tile_bytes;
+    char *to = (char *)copy.to + at;
+    const char *from = (const char *)copy.from + at;
     u64 places = copy.to | copy.from;
-    u64 rest = copy.bytes;
+    u32 first = threadIdx.x;
+    u32 step = blockDim.x;
+    u32 rest = bytes;
     if (places % 16 == 0) {
-        rest = copy_dense<Sixteen>(copy, first, step);
+        rest = copy_dense<Sixteen>(to, from, bytes, first, step);
+    } else if (places % 8 == 0) {
+        rest = copy_dense<u64>(to, from, bytes, first, step);
     } else if (places % 4 == 0) {
-        rest = copy_dense<u32>(copy, first, step);
+        rest = copy_dense<u32>(to, from, bytes, first, step);
+    } else if (places % 2 == 0) {
+        rest = copy_dense<unsigned short>(to, from, bytes, first, step);
     }
-    u64 done = copy.bytes - rest;
-    for (u64 i = first; i < rest; i += step) {
-        ((char *)copy.to)[done + i] = ((const char *)copy.from)[done + i];
-    }
+    u32 done = bytes - rest;
+    copy_dense<char>(to + done, from + done, rest, first, step);
 }

@@ -371,7 +371,7 @@ fn many_copies_are_made_by_few_launches_and_one_by_one_where_there_are_no_kernel
     let context = context().unwrap();
     let stream = Stream::new(&context).unwrap();
     let memory = |bytes| DeviceMemory::new(&context, bytes).unwrap().span();
-    let (from, to, large) = (memory(1 << 19), memory(1 << 19), memory(3 << 20));
+    let (from, to, large) = (memory(1 << 19), memory(1 << 19), memory(34 << 20));
     let mut dice = Dice(4);
     for (has_kernels, launches) in [(true, 3), (false, 0)] {
         if !has_kernels {
@@ -383,20 +383,25 @@ fn many_copies_are_made_by_few_launches_and_one_by_one_where_there_are_no_kernel
         copy::fill(&stream, &to, 0xEE).unwrap();
         let mut expected = vec![0xEE; 1 << 19];
         // Two launches' worth and one more, of all alignments; and one that the driver copies.
-        let mut list: Vec<_> = (0..257)
+        let mut list: Vec<_> = (0..337)
             .map(|index| {
-                let (first, len) = (index * 2000 + dice.below(9), dice.below(1900));
+                let (first, len) = (index * 1500 + dice.below(9), 1 + dice.below(1400));
                 let range = first as usize..(first + len) as usize;
                 expected[range.clone()].copy_from_slice(&content[range]);
                 (to.slice(first, len).unwrap(), from.slice(first, len).unwrap())
             })
             .collect();
-        let half = |first| large.slice(first, 3 << 19).unwrap();
-        list.push((half(3 << 19), half(0)));
-        let before = fake.calls("cuLaunchKernel");
+        let half = |first| large.slice(first, 17 << 20).unwrap();
+        list.push((half(17 << 20), half(0)));
+        // Nothing to do.
+        list.push((to.slice(0, 0).unwrap(), from.slice(0, 0).unwrap()));
+        let calls = || ["cuLaunchKernel", "cuMemcpyDtoDAsync_v2"].map(|name| fake.calls(name));
+        let before = calls();
         copies.copy_many(&stream, &list).unwrap();
+        let [launched, copied] = [0, 1].map(|index| calls()[index] - before[index]);
         assert!(download(&stream, &to).unwrap() == expected);
-        assert_eq!(fake.calls("cuLaunchKernel") - before, launches);
+        assert_eq!(launched, launches);
+        assert_eq!(copied, if has_kernels { 1 } else { 338 });
         let wrong = [(to.slice(0, 8).unwrap(), from.slice(0, 9).unwrap()), list[0].clone()];
         assert!(copies.copy_many(&stream, &wrong).is_err());
         fake.reset();

@@ -1,7 +1,7 @@
 //! One array on a GPU on its way through a copy.
 
 use unspool::gpu::{DeviceArray, Fence, Stream, StridedLayout};
-use unspool::{Error, RestoreTicket, SaveTicket, Spool};
+use unspool::{Error, Spool};
 
 use crate::array::{Access, Array, Devices, PendingWork};
 
@@ -63,32 +63,6 @@ impl DevicePiece {
     /// What the array has to wait for.
     pub fn after(&self) -> AfterCopy {
         self.after
-    }
-
-    /// Copies the array into region `index`.
-    ///
-    /// # Errors
-    /// Those of [`SaveTicket::put`].
-    pub fn save(
-        &self,
-        ticket: &mut SaveTicket,
-        index: usize,
-        stream: &Stream,
-    ) -> Result<Option<Fence>, Error> {
-        if self.array.bytes() == 0 { Ok(None) } else { ticket.put(index, &self.array, stream) }
-    }
-
-    /// Copies region `index` into the array.
-    ///
-    /// # Errors
-    /// Those of [`RestoreTicket::get`].
-    pub fn restore(
-        &self,
-        ticket: &mut RestoreTicket,
-        index: usize,
-        stream: &Stream,
-    ) -> Result<Option<Fence>, Error> {
-        if self.array.bytes() == 0 { Ok(None) } else { ticket.get(index, &self.array, stream) }
     }
 
     /// Whether copies of both go to the same stream.

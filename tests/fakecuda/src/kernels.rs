@@ -51,8 +51,8 @@ impl Launch {
 /// Two addresses and a walk.
 const COPY: &[usize] = &[1, 1, walk::WORDS];
 
-/// A number of blocks, and 128 copies of three words each.
-const MANY: usize = 1 + 3 * 128;
+/// The number of copies and the bytes of a tile, and 168 copies of three words each.
+const MANY: usize = 1 + 3 * 168;
 
 const KERNELS: &[Kernel] = &[
     Kernel { name: c"fill_pattern", parameters: &[1; 4], run: fill_pattern },
@@ -119,12 +119,13 @@ fn fill_pattern(memory: &Memory, device: u32, parameters: &[u64]) -> Outcome {
     Ok(())
 }
 
-/// Parameters: the blocks of each copy, and the places and bytes of all copies. Those that no block
-/// is for are zeros.
+/// Parameters: how many copies, and the places, bytes and first tiles of all.
 fn copy_many(memory: &Memory, device: u32, parameters: &[u64]) -> Outcome {
-    let [_blocks, copies @ ..] = parameters else { return Err(Code::LAUNCH_FAILED) };
-    for copy in copies.chunks_exact(3) {
-        let &[to, from, bytes] = copy else { return Err(Code::LAUNCH_FAILED) };
+    let [head, copies @ ..] = parameters else { return Err(Code::LAUNCH_FAILED) };
+    let count = (head & u64::from(u32::MAX)) as usize;
+    for copy in copies.chunks_exact(3).take(count) {
+        let &[to, from, size] = copy else { return Err(Code::LAUNCH_FAILED) };
+        let bytes = size & u64::from(u32::MAX);
         memory.check_of(device, to, bytes)?;
         memory.check_of(device, from, bytes)?;
         // SAFETY: both ranges were checked just now, under the lock that prevents freeing.

@@ -12,48 +12,54 @@ use crate::kernels::Module;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
 
-/// The most copies of one launch: what a kernel takes as parameters is 4 KiB.
-pub(super) const MOST: usize = 128;
+/// The most copies of one launch: what a kernel takes as parameters is 4 KiB. A table in memory of
+/// the device has no such limit, but one launch for so many arrays costs less than to name them.
+pub(super) const MOST: usize = 168;
 
 /// The largest copy that goes by a launch. The driver's own copy of more is as cheap, and as fast
 /// without the threads of a kernel.
-const LARGEST: u64 = 1 << 20;
+const LARGEST: u64 = 16 << 20;
 
-/// What a block copies of one copy, about; and the most blocks for one.
-const BYTES_OF_BLOCK: u64 = 16 << 10;
-const MOST_BLOCKS: u64 = 16;
+/// What a block copies: four units of 16 bytes a thread.
+pub(super) const TILE_BYTES: u32 = 4 * 16 * THREADS;
 
 const WITHIN: &str = "a copy within the device, one of many";
 
-/// The bytes of one copy, as the kernel has them.
+/// The bytes of one copy, as the kernel has them, and the number of its first tile.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Dense {
     pub(super) to: u64,
     pub(super) from: u64,
-    pub(super) bytes: u64,
+    pub(super) bytes: u32,
+    pub(super) tile: u32,
 }
 
 /// The parameter of the kernel.
 #[repr(C)]
 pub(super) struct Many {
-    blocks: u64,
+    count: u32,
+    tile_bytes: u32,
     copies: [Dense; MOST],
 }
 
 impl Many {
-    /// Of as many copies as a launch takes.
-    pub(super) fn of(some: &[Dense]) -> Many {
-        let longest = some.iter().map(|copy| copy.bytes).max().unwrap_or(0);
-        let blocks = longest.div_ceil(BYTES_OF_BLOCK).clamp(1, MOST_BLOCKS);
-        let mut copies = [Dense::default(); MOST];
-        copies.iter_mut().zip(some).for_each(|(copy, one)| *copy = *one);
-        Many { blocks, copies }
+    /// No copy, in tiles of so many bytes.
+    pub(super) fn of_tiles(tile_bytes: u32) -> Many {
+        Many { count: 0, tile_bytes, copies: [Dense::default(); MOST] }
     }
 
-    /// The blocks of a launch for its first `count` copies.
-    pub(super) fn shape(&self, count: usize) -> u32 {
-        self.blocks as u32 * count as u32
+    /// Adds a copy of at least one byte; there are at most [`MOST`].
+    pub(super) fn add(&mut self, (to, from): (u64, u64), bytes: u32) {
+        let tile = self.tiles();
+        self.copies[self.count as usize] = Dense { to, from, bytes, tile };
+        self.count += 1;
+    }
+
+    /// The blocks of a launch.
+    pub(super) fn tiles(&self) -> u32 {
+        let last = self.count.checked_sub(1).map(|last| self.copies[last as usize]);
+        last.map_or(0, |last| last.tile + last.bytes.div_ceil(self.tile_bytes))
     }
 }
 
@@ -70,31 +76,34 @@ impl StridedCopies {
     /// driver refuses. Copies may be under way then.
     pub fn copy_many(&self, stream: &Stream, copies: &[DenseCopy]) -> Result<(), DeviceError> {
         self.context.require(stream.context().ordinal(), "the stream")?;
+        copies.iter().try_for_each(|(to, from)| same_length(to.len(), from.len()))?;
         let (small, large): (Vec<_>, Vec<_>) =
-            copies.iter().partition(|(to, _)| to.len() <= LARGEST);
+            copies.iter().filter(|(to, _)| !to.is_empty()).partition(|(to, _)| to.len() <= LARGEST);
         let wanted = small.len() > 1 && !self.is_missing();
-        let Some(module) = wanted.then(|| self.module().ok()).flatten() else {
-            return copies.iter().try_for_each(|(to, from)| device_to_device(stream, to, from));
+        let module = wanted.then(|| self.module().ok()).flatten();
+        let alone = |some: &[&DenseCopy]| {
+            some.iter().try_for_each(|(to, from)| device_to_device(stream, to, from))
         };
-        small.chunks(MOST).try_for_each(|some| launch(&module, stream, some))?;
-        large.iter().try_for_each(|(to, from)| device_to_device(stream, to, from))
+        match module {
+            Some(module) => small.chunks(MOST).try_for_each(|some| launch(&module, stream, some)),
+            None => alone(&small),
+        }?;
+        alone(&large)
     }
 }
 
 fn launch(module: &Module, stream: &Stream, copies: &[&DenseCopy]) -> Result<(), DeviceError> {
-    let dense = |(to, from): &&DenseCopy| {
-        same_length(to.len(), from.len())?;
+    let mut many = Many::of_tiles(TILE_BYTES);
+    for (to, from) in copies {
         for side in [to, from] {
             stream.context().require(side.ordinal(), "the memory")?;
         }
-        Ok(Dense { to: to.address(), from: from.address(), bytes: to.len() })
-    };
-    let mut many = Many::of(&copies.iter().map(dense).collect::<Result<Vec<_>, DeviceError>>()?);
-    let shape = (many.shape(copies.len()), THREADS);
+        many.add((to.address(), from.address()), to.len() as u32);
+    }
+    let shape = (many.tiles(), THREADS);
     let mut list: [*mut c_void; 1] = [(&raw mut many).cast()];
-    // SAFETY: the kernel takes this parameter and accesses the bytes of its first copies, as many
-    // as the blocks are for; spans keep their memory in place, and were found to be of this device
-    // and to have these lengths.
+    // SAFETY: the kernel takes this parameter and accesses the bytes of its copies; spans keep
+    // their memory in place, and were found to be of this device and to have these lengths.
     unsafe { module.launch_with(stream, "copy_many", shape, &mut list) }?;
     for (to, from) in copies {
         stream.saw_copy(WITHIN, AccessedBytes::of(from), AccessedBytes::of(to));

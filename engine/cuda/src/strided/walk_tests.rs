@@ -7,7 +7,7 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::*;
-use crate::strided::many::{self, Dense, Many};
+use crate::strided::many::{self, Many};
 use crate::strided::{SOURCE, StridedLayout, launch_shape};
 
 /// An array inside a buffer.
@@ -403,13 +403,12 @@ impl Runner for Compiled {
 }
 
 impl Compiled {
-    fn copy(&self, copies: &[Dense], threads: u32) {
-        let many = Many::of(copies);
+    fn copy(&self, many: &Many, threads: u32) {
         // SAFETY: the function of the text above with its type; the caller's copies are of live
         // memory.
         unsafe {
             let run = self.0.get::<RunMany>(b"run_many").unwrap();
-            run(many.shape(copies.len()), threads, &raw const many);
+            run(many.tiles(), threads, many);
         }
     }
 }
@@ -436,30 +435,30 @@ fn many_copies_compiled_for_the_processor_write_their_bytes_and_no_others() {
         println!("skipped: no C++ compiler (c++, g++, clang++)");
         return assert!(Command::new("c++").output().is_err());
     };
-    for (count, length, threads) in [(1, 40_000, 7), (3, 17, 64), (many::MOST, 333, 5)] {
-        let mut words = vec![0_u128; 2 * count * (length + 64) / 16 + 64];
+    let cases = [(1, 40_000, 1 << 14, 7), (3, 17, 16, 64), (many::MOST, 333, 64, 5)];
+    for (count, length, tile, threads) in cases {
+        let apart = (length + 64) / 16 * 16;
+        let half = count * apart;
+        let mut words = vec![0_u128; 2 * half / 16];
         let base = words.as_mut_ptr() as u64;
         // SAFETY: the bytes of `words`, which nothing else uses meanwhile.
         let bytes =
             |at, len| unsafe { std::slice::from_raw_parts_mut((base + at) as *mut u8, len) };
-        let half = (count * (length + 64)) as u64 / 16 * 16;
-        bytes(0, half as usize).iter_mut().zip(0_u32..).for_each(|(byte, i)| *byte = (i * 7) as u8);
-        bytes(half, half as usize).fill(0xEE);
-        let mut expected = vec![0xEE; half as usize];
-        // Lengths and places that are multiples of 16, of 4, and of neither.
-        let place = |index: usize| {
-            let skip = [0, 4, 1][index % 3];
-            let at = index * (length + 64) / 16 * 16 + skip;
-            (at, (length - index % 3).saturating_sub(32))
-        };
-        let copies = (0..count).map(|index| {
-            let (at, len) = place(index);
+        bytes(0, half).iter_mut().zip(0_u32..).for_each(|(byte, i)| *byte = (i * 7 >> 3) as u8);
+        bytes(half as u64, half).fill(0xEE);
+        let mut expected = vec![0xEE; half];
+        let mut many = Many::of_tiles(tile);
+        for index in 0..count {
+            // Places that are multiples of 16, 4, 8, 2 and of none, and lengths of no and of many
+            // tiles, which end within a unit.
+            let at = index * apart + [0, 4, 8, 2, 1][index % 5];
+            let len = [length, 1, length - index % 7, length / 2][index % 4];
             expected[at..at + len].copy_from_slice(&bytes(at as u64, len)[..]);
             let from = base + at as u64;
-            Dense { to: from + half, from, bytes: len as u64 }
-        });
-        kernel.copy(&copies.collect::<Vec<_>>(), threads);
-        assert!(bytes(half, half as usize) == expected, "{count} copies of {length} bytes");
+            many.add((from + half as u64, from), len as u32);
+        }
+        kernel.copy(&many, threads);
+        assert!(bytes(half as u64, half) == expected, "{count} copies of {length} bytes");
     }
 }
 

@@ -16,6 +16,13 @@ use unspool_transfer::{Buffer, Pool, TransferError, staging};
 use super::{DeviceArray, Gpu};
 use crate::error::{Error, ErrorKind};
 
+/// Which way the items of an array go: to memory in which they are dense, or from there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Gather,
+    Scatter,
+}
+
 /// The bytes `[offset, offset + len)` of a guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
@@ -78,28 +85,125 @@ pub(crate) fn check_size(found: u64, bytes: u64) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-/// Copies `from` to `to` of an arena, after what is on `stream`. Returns a fence after the copy,
-/// unless it is done.
+/// An array of a GPU, ready on its stream.
+type OnStream<'a> = (&'a DeviceArray, &'a Stream);
+
+/// Copies arrays to their parts of an arena, after what is on their streams. Returns a fence after
+/// the copies, unless they are done.
 pub(crate) fn put(
     gpu: &Gpu,
     guard: &mut WriteGuard,
-    to: Part,
-    from: &DeviceArray,
-    stream: &Stream,
+    arrays: &[(Part, OnStream<'_>)],
 ) -> Result<Option<Fence>, Error> {
-    check_size(from.bytes(), to.len)?;
-    check_stream(stream)?;
+    check_sizes(arrays)?;
+    let joined = Joined::of(arrays.iter().map(|(_, (_, stream))| *stream));
+    joined.check()?;
+    let Some(stream) = joined.begin(gpu)? else { return Ok(None) };
     guard.order(stream)?;
-    let done = if let Some(span) = guard.device() {
-        let to = span.slice(to.offset, to.len)?;
-        from.gather(&gpu.strided, stream, &to)
-    } else {
-        put_in_memory(gpu, guard, to, from, stream)
+    let done = match guard.device() {
+        Some(span) => {
+            placed(span, arrays).and_then(|all| copy_all(gpu, stream, &all, Direction::Gather))
+        }
+        None => arrays
+            .iter()
+            .try_for_each(|(to, (from, _))| put_in_memory(gpu, guard, *to, from, stream)),
     };
     // Also a copy that failed half way may have enqueued work.
     let fence = guard.leave(stream)?;
+    joined.end(gpu, fence.as_ref()).inspect_err(|why| guard.lose(why))?;
     done?;
     Ok(fence)
+}
+
+fn check_sizes(arrays: &[(Part, OnStream<'_>)]) -> Result<(), Error> {
+    arrays.iter().try_for_each(|(part, (array, _))| check_size(array.bytes(), part.len))
+}
+
+/// The streams of several arrays, each once. The last one is the one that does the work.
+pub(crate) struct Joined<'a>(Vec<&'a Stream>);
+
+impl<'a> Joined<'a> {
+    pub(crate) fn of(streams: impl Iterator<Item = &'a Stream>) -> Joined<'a> {
+        let mut found: Vec<&Stream> = Vec::new();
+        for stream in streams {
+            if found.last().is_some_and(|last| last.handle() == stream.handle()) {
+                continue;
+            }
+            found.retain(|known| known.handle() != stream.handle());
+            found.push(stream);
+        }
+        Joined(found)
+    }
+
+    /// Refuses streams that are being captured into a graph.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.0.iter().try_for_each(|stream| check_stream(stream))
+    }
+
+    /// Whether one is being captured into a graph. A stream that cannot be asked counts as not
+    /// captured: its launch fails then, if something is wrong with it.
+    pub(crate) fn is_captured(&self) -> bool {
+        self.0.iter().any(|stream| stream.is_capturing().unwrap_or(false))
+    }
+
+    /// The one that does the work, which waits for what is on the others now; `None` where there is
+    /// no stream.
+    ///
+    /// # Errors
+    /// When CUDA refuses.
+    pub(crate) fn begin(&self, gpu: &Gpu) -> Result<Option<&'a Stream>, DeviceError> {
+        let Some((stream, others)) = self.0.split_last() else { return Ok(None) };
+        for other in others {
+            let ready = gpu.device().fence(other)?;
+            stream.wait_for(&ready)?;
+        }
+        Ok(Some(stream))
+    }
+
+    /// Lets the others go on only after `fence`, the end of the work: what is enqueued there later
+    /// may change the arrays. `None` is what is done already.
+    ///
+    /// # Errors
+    /// When one may go on before that.
+    pub(crate) fn end(&self, gpu: &Gpu, fence: Option<&Fence>) -> Result<(), DeviceError> {
+        let (Some(fence), Some((_, others))) = (fence, self.0.split_last()) else { return Ok(()) };
+        let limit = gpu.device().limit();
+        let mut others = others.iter();
+        others.try_for_each(|other| other.wait_for(fence).or_else(|_| fence.wait(limit)))
+    }
+}
+
+/// An array, and the memory of a device with its items one after the other.
+pub(crate) type PlacedArray<'a> = (DeviceSpan, &'a DeviceArray);
+
+fn placed<'a>(
+    span: &DeviceSpan,
+    arrays: &[(Part, OnStream<'a>)],
+) -> Result<Vec<PlacedArray<'a>>, DeviceError> {
+    let at = |(part, (array, _)): &(Part, OnStream<'a>)| {
+        Ok((span.slice(part.offset, part.len)?, *array))
+    };
+    arrays.iter().map(at).collect()
+}
+
+/// Copies the items of arrays to their places or back, with few launches. Only enqueued.
+pub(crate) fn copy_all(
+    gpu: &Gpu,
+    stream: &Stream,
+    arrays: &[PlacedArray<'_>],
+    direction: Direction,
+) -> Result<(), DeviceError> {
+    let is_dense = |array: &&PlacedArray<'_>| array.1.is_dense();
+    let dense = arrays.iter().filter(is_dense).map(|(place, array)| {
+        let (place, array) = (place.clone(), array.span(gpu.context()));
+        if direction == Direction::Gather { (place, array) } else { (array, place) }
+    });
+    gpu.strided.copy_many(stream, &dense.collect::<Vec<_>>())?;
+    let mut others = arrays.iter().filter(|array| !is_dense(array));
+    others.try_for_each(|(place, array)| match direction {
+        Direction::Gather => array.gather(&gpu.strided, stream, place),
+        Direction::Scatter => array.scatter(&gpu.strided, stream, place),
+    })
 }
 
 fn put_in_memory(
@@ -158,25 +262,28 @@ fn wait_if_unregistered(
     if end <= pinned.registered() { Ok(()) } else { stream.sync(gpu.device().limit()) }
 }
 
-/// Copies `from` of an arena to `to`, after what is on `stream`. Returns a fence after the copy,
-/// unless it is done.
+/// Copies parts of an arena to their arrays, after what is on their streams. Returns a fence after
+/// the copies, unless they are done.
 pub(crate) fn get(
     gpu: &Gpu,
     guard: &mut ReadGuard,
-    from: Part,
-    to: &DeviceArray,
-    stream: &Stream,
+    arrays: &[(Part, OnStream<'_>)],
 ) -> Result<Option<Fence>, Error> {
-    check_size(to.bytes(), from.len)?;
-    check_stream(stream)?;
+    check_sizes(arrays)?;
+    let joined = Joined::of(arrays.iter().map(|(_, (_, stream))| *stream));
+    joined.check()?;
+    let Some(stream) = joined.begin(gpu)? else { return Ok(None) };
     guard.order(stream)?;
-    let done = if let Some(span) = guard.device() {
-        let from = span.slice(from.offset, from.len)?;
-        to.scatter(&gpu.strided, stream, &from)
-    } else {
-        get_from_memory(gpu, guard, from, to, stream)
+    let done = match guard.device() {
+        Some(span) => {
+            placed(span, arrays).and_then(|all| copy_all(gpu, stream, &all, Direction::Scatter))
+        }
+        None => arrays
+            .iter()
+            .try_for_each(|(from, (to, _))| get_from_memory(gpu, guard, *from, to, stream)),
     };
     let fence = guard.leave(stream)?;
+    joined.end(gpu, fence.as_ref())?;
     done?;
     Ok(fence)
 }
@@ -198,12 +305,6 @@ fn get_from_memory(
         raw::host_to_device(stream, &span, &bytes[from.range()], gpu.device().limit())?;
     }
     if to.is_dense() { Ok(()) } else { to.scatter(&gpu.strided, stream, &span) }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Gather,
-    Scatter,
 }
 
 /// Copies `part` of what a restore reads in main memory to `to`, after what is on `stream`.

@@ -14,8 +14,9 @@ use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, RequestId, Versio
 use unspool_cuda::{DeviceSpan, Fence, Stream};
 use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 
+use crate::coding::Given;
 use crate::error::Error;
-use crate::gpu::{self, Data, DeviceArray, InPlace, Leave, Part, drop_when_idle, part};
+use crate::gpu::{self, Data, DeviceArray, Gpu, InPlace, Leave, Part, drop_when_idle, part};
 
 use crate::runtime::counters::Call;
 use crate::runtime::shared::{Shared, check_open};
@@ -349,25 +350,48 @@ impl RestoreTicket {
         let done = if self.is_encoded(index) {
             self.get_decoded(index, &gpu, to, on).map(|()| None)
         } else {
-            self.get_stored(index, &gpu, to, on)
+            self.get_stored(&gpu, &[(index, to, on)])
         };
         self.served.shared.count_kernels(Call::Restore, self.version());
         done
     }
 
-    /// As [`get`](Self::get), for a region that is kept as it is.
-    fn get_stored(
-        &mut self,
-        index: usize,
-        gpu: &gpu::Gpu,
-        to: &DeviceArray,
-        on: &Stream,
-    ) -> Result<Option<Fence>, Error> {
-        let part = part(&self.served.frame.head().regions[index]);
+    /// As [`get`](Self::get), for several regions, each with its array and stream: few launches
+    /// copy or decode all of them. No two of the arrays share memory.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    ///
+    /// # Panics
+    /// When the checkpoint has no such region.
+    pub fn get_all(&mut self, arrays: &[Given<'_>]) -> Result<(), Error> {
+        let mut by_gpu = arrays.chunk_by(|one, next| one.1.ordinal() == next.1.ordinal());
+        let done = by_gpu.try_for_each(|arrays| {
+            let gpu = self.served.shared.gpu_of(arrays[0].1.ordinal())?;
+            let (encoded, stored): (Vec<_>, Vec<_>) =
+                arrays.iter().partition(|(index, ..)| self.is_encoded(*index));
+            self.get_stored(&gpu, &stored)?;
+            let mut encoded = encoded.into_iter();
+            encoded.try_for_each(|(index, to, on)| self.get_decoded(index, &gpu, to, on))
+        });
+        self.served.shared.count_kernels(Call::Restore, self.version());
+        done
+    }
+
+    /// As [`get`](Self::get), for regions that are kept as they are.
+    fn get_stored(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<Option<Fence>, Error> {
+        let head = Arc::clone(self.head());
+        let part = |index: usize| part(&head.regions[index]);
         match self.state.data_mut() {
-            Some(Data::Arena(guard)) => gpu::get(gpu, guard, part, to, on),
+            Some(Data::Arena(guard)) => {
+                let placed = arrays.iter().map(|&(index, array, on)| (part(index), (array, on)));
+                gpu::get(gpu, guard, &placed.collect::<Vec<_>>())
+            }
             Some(Data::Staged(buffer)) => {
-                gpu::upload(gpu, &buffer[part.range()], to, on).map(|()| None)
+                for &(index, array, on) in arrays {
+                    gpu::upload(gpu, &buffer[part(index).range()], array, on)?;
+                }
+                Ok(None)
             }
             None => Ok(None),
         }

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use unspool_codec::CodecId;
-use unspool_cuda::{DenseCopy, DeviceError, Stream};
+use unspool_cuda::DeviceError;
 use unspool_tiers::WriteGuard;
 
-use super::launch::{follow_all, launch, wait_for_all};
+use super::launch::launch;
 use super::ticket::SaveState;
 use super::{Checkpoint, SaveTicket};
 use crate::coding::{EncodingPlan, Room};
 use crate::error::Error;
-use crate::gpu::{self, Gpu};
+use crate::gpu::{self, Direction, Gpu, Joined, PlacedArray};
 
 /// The most regions of one launch.
 pub(crate) const MOST_REGIONS: usize = 4096;
@@ -48,7 +48,7 @@ impl Together {
             return None;
         }
         match one.ticket.state {
-            SaveState::Plain { .. } if can_be_copied(gpu, &one.checkpoint) => {
+            SaveState::Plain { .. } if one.checkpoint.is_all_on(gpu.ordinal()) => {
                 Some(Together::Copied)
             }
             _ => one.checkpoint.together(gpu).map(Together::Encoded),
@@ -95,21 +95,10 @@ pub(super) fn together(plan: &EncodingPlan) -> Option<CodecId> {
     all.all(|other| other == Some(first)).then_some(first)
 }
 
-fn can_be_copied(gpu: &Gpu, checkpoint: &Checkpoint<'_>) -> bool {
-    checkpoint.is_all_on(gpu.ordinal()) && checkpoint.arrays().all(|(_, array, _)| array.is_dense())
-}
-
-/// The streams of all arrays, each once; the last one is that of the last array.
-pub(super) fn streams<'c>(group: &[Entered<'c>]) -> Vec<&'c Stream> {
-    let mut found: Vec<&Stream> = Vec::new();
-    for (_, _, stream) in group.iter().flat_map(|one| one.checkpoint.arrays()) {
-        if found.last().is_some_and(|last| last.handle() == stream.handle()) {
-            continue;
-        }
-        found.retain(|known| known.handle() != stream.handle());
-        found.push(stream);
-    }
-    found
+/// The streams of all arrays.
+pub(super) fn streams<'c>(group: &[Entered<'c>]) -> Joined<'c> {
+    let arrays = group.iter().flat_map(|one| one.checkpoint.arrays());
+    Joined::of(arrays.map(|(_, _, stream)| stream))
 }
 
 /// Enqueues one encoder for all of `group`, which afterwards hold what is under way.
@@ -118,21 +107,20 @@ pub(super) fn streams<'c>(group: &[Entered<'c>]) -> Vec<&'c Stream> {
 /// When it cannot be enqueued: nothing is on its way, and the group is as it was.
 pub(super) fn encode(gpu: &Gpu, group: &mut [Entered<'_>]) -> Result<(), DeviceError> {
     let streams = streams(group);
-    let Some((stream, others)) = streams.split_last() else { return Ok(()) };
     for one in group.iter_mut() {
         // Copies aside what the encoder cannot read in place.
         let SaveState::Coded { coded: (encoded, _), .. } = &mut one.ticket.state else { continue };
         let mut arrays = one.checkpoint.arrays();
         arrays.try_for_each(|(index, array, on)| encoded.give(gpu, index, (array, on)))?;
     }
-    wait_for_all(gpu, stream, others.iter().copied())?;
+    let Some(stream) = streams.begin(gpu)? else { return Ok(()) };
     let mut saves: Vec<_> = group.iter_mut().map(|one| &mut one.ticket).collect();
     let Some(shared) = saves.first().map(|save| Arc::clone(&save.shared)) else { return Ok(()) };
     let fence = launch(&shared, (gpu, stream), &mut saves)?;
     shared.state().counters.launches.add(saves.len() as u64);
     saves.into_iter().for_each(|save| save.take_sources().done(gpu, &fence));
     // A device that fails here fails its encoder too, and the completion thread reports that.
-    let _ = follow_all(gpu, others.iter().copied(), &fence);
+    let _ = streams.end(gpu, Some(&fence));
     Ok(())
 }
 
@@ -143,34 +131,33 @@ pub(super) fn encode(gpu: &Gpu, group: &mut [Entered<'_>]) -> Result<(), DeviceE
 /// are lost, and refuse to be filled in another way.
 pub(super) fn copy(gpu: &Gpu, group: &mut [Entered<'_>]) -> Result<(), Error> {
     let streams = streams(group);
-    let Some((stream, others)) = streams.split_last() else { return Ok(()) };
-    wait_for_all(gpu, stream, others.iter().copied())?;
-    let copies = group.iter().map(|one| copies_of(gpu, one)).collect::<Result<Vec<_>, _>>()?;
+    let Some(stream) = streams.begin(gpu)? else { return Ok(()) };
+    let copies = group.iter().map(copies_of).collect::<Result<Vec<_>, _>>()?.concat();
     for guard in rooms(group) {
         guard.order(stream)?;
     }
-    let done = gpu.strided().copy_many(stream, &copies.concat());
+    let done = gpu::copy_all(gpu, stream, &copies, Direction::Gather);
     // Also copies that failed half way may have enqueued work.
     let recorded = gpu.device().fence_or_wait(stream);
     let followed = recorded.and_then(|fence| {
-        let Some(fence) = fence else { return Ok(()) };
-        rooms(group).for_each(|guard| guard.leave_fence(fence.clone()));
-        follow_all(gpu, others.iter().copied(), &fence)
+        let left = fence.as_ref().into_iter();
+        left.for_each(|fence| rooms(group).for_each(|room| room.leave_fence(fence.clone())));
+        streams.end(gpu, fence.as_ref())
     });
     followed.inspect_err(|why| rooms(group).for_each(|guard| guard.lose(why)))?;
     Ok(done?)
 }
 
-fn copies_of(gpu: &Gpu, one: &Entered<'_>) -> Result<Vec<DenseCopy>, Error> {
+fn copies_of<'c>(one: &Entered<'c>) -> Result<Vec<PlacedArray<'c>>, Error> {
     let SaveState::Plain { room: Room::Arena(guard), .. } = &one.ticket.state else {
         return Ok(Vec::new());
     };
-    let copy = |(index, array, _): (usize, &gpu::DeviceArray, _)| {
+    let Some(room) = guard.device() else { return Ok(Vec::new()) };
+    let copy = |(index, array, _): (usize, &'c gpu::DeviceArray, _)| {
         let part = gpu::part(&one.checkpoint.head().regions[index]);
-        let span = guard.device().map(|span| span.slice(part.offset, part.len)).transpose()?;
-        Ok(span.map(|to| (to, array.span(gpu.context()))))
+        Ok((room.slice(part.offset, part.len)?, array))
     };
-    one.checkpoint.arrays().filter_map(|array| copy(array).transpose()).collect()
+    one.checkpoint.arrays().map(copy).collect()
 }
 
 fn rooms<'g>(group: &'g mut [Entered<'_>]) -> impl Iterator<Item = &'g mut WriteGuard> {

@@ -16,7 +16,7 @@ use crate::coding::{
     through,
 };
 use crate::error::Error;
-use crate::gpu::{self, Gpu};
+use crate::gpu::{self, Gpu, Joined};
 use crate::runtime::shared::Shared;
 use crate::runtime::state::Grant;
 
@@ -27,10 +27,11 @@ impl SaveTicket {
     /// # Errors
     /// As [`SaveTicket::put`].
     pub(crate) fn put_encoded(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
-        for (index, array, stream) in arrays {
+        for (index, array, _) in arrays {
             gpu::check_size(array.bytes(), self.grant.frame.head().regions[*index].bytes)?;
-            gpu::check_stream(stream)?;
         }
+        let joined = Joined::of(arrays.iter().map(|(_, _, stream)| *stream));
+        joined.check()?;
         let SaveState::Coded { coded: (encoded, _), .. } = &mut self.state else {
             // Nothing is left to give but arrays without bytes.
             return arrays.iter().try_for_each(|(index, ..)| self.check_nothing_is_missing(*index));
@@ -54,14 +55,9 @@ impl SaveTicket {
         if !is_last {
             return Ok(());
         }
-        let Some((_, _, stream)) = arrays.last() else { return Ok(()) };
-        let all = || arrays.iter().map(|(_, _, stream)| *stream);
-        let others = || all().filter(|other| other.handle() != stream.handle());
-        wait_for_all(gpu, stream, others())?;
-        match self.launch((gpu, stream), arrays)? {
-            Some(fence) => Ok(follow_all(gpu, others(), &fence)?),
-            None => Ok(()),
-        }
+        let Some(stream) = joined.begin(gpu)? else { return Ok(()) };
+        let fence = self.launch((gpu, stream), arrays)?;
+        Ok(joined.end(gpu, fence.as_ref())?)
     }
 
     /// Launches what is there, where arrays of a GPU and of the host come together.
@@ -285,34 +281,6 @@ pub(super) fn launch(
         save.state = SaveState::InFlight(encoding);
     }
     Ok(fence)
-}
-
-/// Lets what is enqueued on `stream` later wait for what is on `others` now.
-///
-/// # Errors
-/// When CUDA refuses.
-pub(super) fn wait_for_all<'s>(
-    gpu: &Gpu,
-    stream: &Stream,
-    mut others: impl Iterator<Item = &'s Stream>,
-) -> Result<(), DeviceError> {
-    others.try_for_each(|other| {
-        let ready = gpu.device().fence(other)?;
-        stream.wait_for(&ready)
-    })
-}
-
-/// Lets `others` go on only after `fence`: what is enqueued there later may change the arrays.
-///
-/// # Errors
-/// When one may go on before that.
-pub(super) fn follow_all<'s>(
-    gpu: &Gpu,
-    mut others: impl Iterator<Item = &'s Stream>,
-    fence: &Fence,
-) -> Result<(), DeviceError> {
-    let limit = gpu.device().limit();
-    others.try_for_each(|other| other.wait_for(fence).or_else(|_| fence.wait(limit)))
 }
 
 fn encode_aside(

@@ -178,9 +178,7 @@ impl<'c> SaveMany<'_, 'c> {
     fn save_group(&mut self, group: LaunchGroup<'c>) {
         let Some((way, gpu)) = group.way.zip(self.shared.gpu.clone()) else { return };
         let mut members = group.members;
-        // A stream that cannot be asked counts as not captured: its launch fails then, if something
-        // is wrong with it.
-        if streams(&members).iter().any(|stream| stream.is_capturing().unwrap_or(false)) {
+        if streams(&members).is_captured() {
             for one in members.extract_if(.., |one| one.checkpoint.is_captured()) {
                 self.refuse(one.checkpoint, gpu::captured());
             }

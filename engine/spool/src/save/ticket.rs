@@ -7,9 +7,9 @@ use std::sync::Arc;
 use unspool_codec::{Head, memory};
 use unspool_cuda::{DeviceSpan, Fence, Stream};
 
-use crate::coding::{Encoded, Encoding, Predecessor, Room, Sealed};
+use crate::coding::{Encoded, Encoding, Given, Predecessor, Room, Sealed};
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, DeviceArray, InPlace};
+use crate::gpu::{self, DeviceArray, Gpu, InPlace};
 use crate::runtime::shared::Shared;
 use crate::runtime::state::Grant;
 
@@ -186,40 +186,54 @@ impl SaveTicket {
         on: &Stream,
     ) -> Result<Option<Fence>, Error> {
         let gpu = self.shared.gpu_of(from.ordinal())?;
-        let part = gpu::part(&self.grant.frame.head().regions[index]);
-        match &mut self.state {
-            SaveState::Plain { room: Room::Arena(guard), .. } => {
-                gpu::put(&gpu, guard, part, from, on)
-            }
-            SaveState::Plain { room: Room::Staged(buffer), .. } => {
-                gpu::download(&gpu, &mut buffer[part.range()], from, on).map(|()| None)
-            }
+        match self.state {
+            SaveState::Plain { .. } => self.put_plain(&gpu, &[(index, from, on)]),
             _ => self.put_encoded(&gpu, &[(index, from, on)]).map(|()| None),
         }
     }
 
-    /// As [`put`](Self::put), for several regions, each with its array and stream. Encoded regions
-    /// are then encoded by one launch, which reads dense arrays where they are; arrays that are put
-    /// one by one are copied aside first, all but the last.
+    /// As [`put`](Self::put), for several regions, each with its array and stream: few launches
+    /// copy all of them, or encode them where they are. Arrays of encoded regions that are put one
+    /// by one are copied aside first, all but the last.
     ///
     /// # Errors
-    /// Those of `put`; `Invalid` also when the arrays are on several GPUs.
+    /// Those of `put`; `Invalid` also when arrays to be encoded are on several GPUs.
     ///
     /// # Panics
     /// When the checkpoint has no such region.
-    pub fn put_all(&mut self, arrays: &[(usize, &DeviceArray, &Stream)]) -> Result<(), Error> {
-        let Some((_, first, _)) = arrays.first() else { return Ok(()) };
-        if matches!(self.state, SaveState::Plain { .. }) {
-            let mut arrays = arrays.iter();
-            return arrays
-                .try_for_each(|(index, array, stream)| self.put(*index, array, stream).map(drop));
-        }
-        if arrays.iter().any(|(_, array, _)| array.ordinal() != first.ordinal()) {
+    pub fn put_all(&mut self, arrays: &[Given<'_>]) -> Result<(), Error> {
+        let is_plain = matches!(self.state, SaveState::Plain { .. });
+        let mut by_gpu = arrays.chunk_by(|one, next| one.1.ordinal() == next.1.ordinal());
+        if !is_plain && by_gpu.clone().nth(1).is_some() {
             let message = "The arrays of one save lie on several GPUs. Save them in parts.";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let gpu = self.shared.gpu_of(first.ordinal())?;
-        self.put_encoded(&gpu, arrays)
+        by_gpu.try_for_each(|arrays| {
+            let gpu = self.shared.gpu_of(arrays[0].1.ordinal())?;
+            match is_plain {
+                true => self.put_plain(&gpu, arrays).map(drop),
+                false => self.put_encoded(&gpu, arrays),
+            }
+        })
+    }
+
+    /// Copies arrays of one GPU as they are.
+    fn put_plain(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<Option<Fence>, Error> {
+        let regions = &self.grant.frame.head().regions;
+        let part = |index: usize| gpu::part(&regions[index]);
+        match self.state.room() {
+            Some(Room::Arena(guard)) => {
+                let placed = arrays.iter().map(|&(index, array, on)| (part(index), (array, on)));
+                gpu::put(gpu, guard, &placed.collect::<Vec<_>>())
+            }
+            Some(Room::Staged(buffer)) => {
+                for &(index, array, on) in arrays {
+                    gpu::download(gpu, &mut buffer[part(index).range()], array, on)?;
+                }
+                Ok(None)
+            }
+            None => Ok(None),
+        }
     }
 
     /// What keeps the memory of the checkpoint in place after the ticket is gone, for those who
