@@ -1,6 +1,7 @@
 //! The arrays of a call: positional or by name, and how they meet the regions of a checkpoint.
 
-use std::collections::HashMap;
+use std::cell::LazyCell;
+use std::collections::{HashMap, HashSet};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -202,10 +203,17 @@ impl<'py> Given<'py> {
     ) -> PyResult<()> {
         self.check_names(py, head)?;
         let mut targets = Vec::with_capacity(head.regions.len());
-        let given = self.entries.iter().map(|(name, object)| (name.as_str(), object));
-        let given: HashMap<&str, &Bound<'py, PyAny>> = given.collect();
+        let all = self.entries.iter().map(|(name, object)| (name.as_str(), object));
+        let by_name = LazyCell::new(|| all.collect::<HashMap<_, _>>());
         for (index, region) in head.regions.iter().enumerate() {
-            let Some((name, object)) = given.get_key_value(region.name.as_str()) else { continue };
+            // Mostly all are given, in their order.
+            let (name, object) = match self.entries.get(index) {
+                Some((name, object)) if *name == region.name => (name.as_str(), object),
+                _ => match by_name.get_key_value(region.name.as_str()) {
+                    Some((name, object)) => (*name, *object),
+                    None => continue,
+                },
+            };
             let label = self.call.label(name);
             let array = take(object, label, intake)?;
             check_target(object, &array, region, label)?;
@@ -232,14 +240,18 @@ impl<'py> Given<'py> {
     fn fits(&self, head: &Head) -> bool {
         let same_kind = is_positional(head) != self.by_name;
         let text = usize::from(trees::has_text(head));
-        let known =
-            |(name, _): &(String, _)| head.regions.iter().any(|region| region.name == *name);
+        let kept = || head.regions.iter().map(|region| region.name.as_str());
+        let names = LazyCell::new(|| kept().collect::<HashSet<_>>());
+        let known = |(index, (name, _)): (usize, &(String, _))| {
+            head.regions.get(index).is_some_and(|region| region.name == *name)
+                || names.contains(name.as_str())
+        };
         let all = self.entries.len() == head.regions.len() - text;
         let fits = match &self.tree {
             Some(_) => all && text == 1,
             None => all || self.by_name,
         };
-        same_kind && fits && self.entries.iter().all(known)
+        same_kind && fits && self.entries.iter().enumerate().all(known)
     }
 
     fn wrong_names(&self, py: Python<'py>, head: &Head) -> PyErr {

@@ -3,7 +3,7 @@
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyTuple};
+use pyo3::types::{PyByteArray, PyDict, PyTuple, PyType};
 use unspool::{Head, Region};
 
 /// The region that says what a tree is.
@@ -33,15 +33,27 @@ pub fn given<'py>(
     }
 }
 
-fn holds_more<'py>(mut values: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<bool> {
-    values.try_fold(false, |found, value| Ok(found || is_tree(&value)?))
+/// Whether one of the values is a tree, which its class says: each class is asked about once.
+fn holds_more<'py>(values: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<bool> {
+    let mut of_arrays: Vec<Bound<'py, PyType>> = Vec::new();
+    for value in values {
+        let class = value.get_type();
+        if of_arrays.iter().any(|known| known.is(&class)) {
+            continue;
+        }
+        if is_tree(&value, &class)? {
+            return Ok(true);
+        }
+        of_arrays.push(class);
+    }
+    Ok(false)
 }
 
-fn is_tree(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+fn is_tree(value: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<bool> {
     let py = value.py();
     // SAFETY: `value` is a live object and Python is attached.
     if unsafe { ffi::PyObject_CheckBuffer(value.as_ptr()) } == 1
-        || value.get_type().hasattr(intern!(py, "__dlpack__"))?
+        || class.hasattr(intern!(py, "__dlpack__"))?
     {
         return Ok(false);
     }

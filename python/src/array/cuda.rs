@@ -5,7 +5,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 use unspool::Dtype;
 
 use super::intake::{ArrayPlace, Intake, LEGACY_STREAM, PendingWork};
@@ -22,25 +22,29 @@ pub fn interface<'py>(object: &Bound<'py, PyAny>) -> Option<Interface<'py>> {
 }
 
 impl<'py> Interface<'py> {
-    /// Whether it names the stream on which its data is ready.
-    pub fn names_stream(&self) -> bool {
-        self.optional::<usize>("stream").is_ok_and(|stream| stream.is_some())
+    fn py(&self) -> Python<'py> {
+        self.0.py()
     }
 
-    fn optional<T>(&self, key: &str) -> Result<Option<T>, String>
+    /// Whether it names the stream on which its data is ready.
+    pub fn names_stream(&self) -> bool {
+        self.optional::<usize>(intern!(self.py(), "stream")).is_ok_and(|stream| stream.is_some())
+    }
+
+    fn optional<T>(&self, key: &Bound<'py, PyString>) -> Result<Option<T>, String>
     where
         T: for<'a> FromPyObject<'a, 'py>,
     {
-        let unusable = || format!("its __cuda_array_interface__ has no usable {key:?}");
+        let unusable = || format!("its __cuda_array_interface__ has no usable \"{key}\"");
         let Some(value) = self.0.get_item(key).map_err(|_| unusable())? else { return Ok(None) };
         if value.is_none() { Ok(None) } else { value.extract().map(Some).map_err(|_| unusable()) }
     }
 
-    fn needed<T>(&self, key: &str) -> Result<T, String>
+    fn needed<T>(&self, key: &Bound<'py, PyString>) -> Result<T, String>
     where
         T: for<'a> FromPyObject<'a, 'py>,
     {
-        let missing = || format!("its __cuda_array_interface__ has no {key:?}");
+        let missing = || format!("its __cuda_array_interface__ has no \"{key}\"");
         self.optional(key)?.ok_or_else(missing)
     }
 
@@ -49,7 +53,7 @@ impl<'py> Interface<'py> {
     /// # Errors
     /// When there is a mask.
     pub fn unmasked(&self) -> Result<(), String> {
-        let mask: Option<Bound<'py, PyAny>> = self.optional("mask")?;
+        let mask: Option<Bound<'py, PyAny>> = self.optional(intern!(self.py(), "mask"))?;
         if mask.is_none() {
             return Ok(());
         }
@@ -57,7 +61,7 @@ impl<'py> Interface<'py> {
     }
 
     fn dtype(&self, object: &Bound<'py, PyAny>) -> Result<Dtype, String> {
-        let text: String = self.needed("typestr")?;
+        let text: String = self.needed(intern!(self.py(), "typestr"))?;
         if let Some(dtype) = typestr::dtype(&text)? {
             return Ok(dtype);
         }
@@ -68,7 +72,7 @@ impl<'py> Interface<'py> {
             return numpy::named_dtype(&named);
         }
         let itemsize = typestr::split(&text).map_or(0, |(_, itemsize)| itemsize);
-        let descr: Option<Bound<'py, PyAny>> = self.optional("descr")?;
+        let descr: Option<Bound<'py, PyAny>> = self.optional(intern!(self.py(), "descr"))?;
         let fields = descr.and_then(|descr| descr.repr().ok()).map(|repr| repr.to_string());
         // One field without a name is what the type string says already.
         let fields = fields.filter(|spelled| !spelled.starts_with("[('',"));
@@ -79,7 +83,7 @@ impl<'py> Interface<'py> {
         if let Some(given) = intake.stream() {
             return Ok(PendingWork::Enqueued(given));
         }
-        match self.optional::<usize>("stream")? {
+        match self.optional::<usize>(intern!(self.py(), "stream"))? {
             Some(0) => {
                 let why = "its __cuda_array_interface__ names the stream 0, which could be any of \
                            two: it has to be 1 or 2";
@@ -99,16 +103,16 @@ impl<'py> Interface<'py> {
         object: &Bound<'py, PyAny>,
         intake: &Intake<'_>,
     ) -> Result<Array, ArrayRefusal> {
-        let version: i64 = self.needed("version")?;
+        let version: i64 = self.needed(intern!(self.py(), "version"))?;
         if version < 2 {
             let why = format!("version {version} of its __cuda_array_interface__ is too old");
             return Err(why.into());
         }
         self.unmasked()?;
-        let (address, read_only): (usize, bool) = self.needed("data")?;
+        let (address, read_only): (usize, bool) = self.needed(intern!(self.py(), "data"))?;
         let dtype = self.dtype(object)?;
-        let shape: Vec<usize> = self.needed("shape")?;
-        let strides: Option<Vec<isize>> = self.optional("strides")?;
+        let shape: Vec<usize> = self.needed(intern!(self.py(), "shape"))?;
+        let strides: Option<Vec<isize>> = self.optional(intern!(self.py(), "strides"))?;
         let strides = strides.unwrap_or_else(|| dense_strides(&shape, dtype.itemsize() as usize));
         let access = if read_only { Access::ReadOnly } else { Access::Writable };
         let owner = Owner::Object { _object: object.clone().unbind() };

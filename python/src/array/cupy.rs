@@ -53,10 +53,8 @@ fn describe(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Result<Array, Arr
     let ordinal = number(intern!(py, "device_id")).map_err(unusable)?;
     let ordinal = u32::try_from(ordinal).map_err(|_| format!("its device is {ordinal}"))?;
     intake.admit(ordinal)?;
-    let stream = match intake.stream() {
-        Some(given) => given,
-        None => current_stream(py, ordinal).map_err(unusable)?,
-    };
+    let ask = || current_stream(py, ordinal).map_err(unusable);
+    let stream = intake.stream_of(("cupy", ordinal), ask)?;
     Ok(array.at(ArrayPlace::Cuda { ordinal, work: PendingWork::Enqueued(stream) }))
 }
 

@@ -1,6 +1,8 @@
 //! What a call knows when it takes arrays in: which devices it may read and write, and the stream
 //! that it was given.
 
+use std::cell::RefCell;
+
 use pyo3::prelude::*;
 
 use unspool::gpu::{Gpu, device_of};
@@ -68,22 +70,42 @@ impl Devices for Spool {
     }
 }
 
-/// See the module.
-#[derive(Clone, Copy)]
+/// See the module. It is of one call.
 pub struct Intake<'a> {
     devices: &'a dyn Devices,
     stream: Option<usize>,
+    /// The current streams of libraries that were asked, each with its library and device.
+    current: RefCell<Vec<(&'static str, u32, usize)>>,
 }
 
 impl<'a> Intake<'a> {
     /// An intake for arrays on `devices`; `stream` is what the caller gave, if he did.
     pub fn new(devices: &'a dyn Devices, stream: Option<usize>) -> Intake<'a> {
-        Intake { devices, stream }
+        Intake { devices, stream, current: RefCell::default() }
     }
 
     /// The stream that the caller gave.
     pub fn stream(&self) -> Option<usize> {
         self.stream
+    }
+
+    /// The stream that the caller gave, or the current one of `library` on a device, which `ask`
+    /// asks for once in a call.
+    pub(super) fn stream_of<E>(
+        &self,
+        (library, ordinal): (&'static str, u32),
+        ask: impl FnOnce() -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        if let Some(given) = self.stream {
+            return Ok(given);
+        }
+        let is_known = |known: &&(&str, u32, usize)| (known.0, known.1) == (library, ordinal);
+        if let Some((_, _, stream)) = self.current.borrow().iter().find(is_known) {
+            return Ok(*stream);
+        }
+        let stream = ask()?;
+        self.current.borrow_mut().push((library, ordinal, stream));
+        Ok(stream)
     }
 
     /// Refuses arrays of another device than the spool's.

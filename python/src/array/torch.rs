@@ -33,7 +33,8 @@ pub fn borrow(
     if let Some(why) = objection(object) {
         return Some(Err(why.to_owned().into()));
     }
-    let work = |ordinal| current_stream(py, ordinal);
+    let ask = |ordinal| current_stream(py, ordinal).ok_or(());
+    let work = |ordinal| intake.stream_of(("torch", ordinal), || ask(ordinal)).ok();
     let answer =
         table.filter(|_| plain).and_then(|table| dlpack::exchange(object, &table, intake, work));
     answer.or_else(|| dlpack::borrow(object, intake, work))

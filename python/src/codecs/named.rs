@@ -1,7 +1,7 @@
 //! Arrays that a mapping of codecs names: a name that never comes is mostly a slip of the pen, and
 //! its codec would never be used.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
@@ -52,11 +52,12 @@ impl UnseenNames {
 /// # Errors
 /// `OptionError`.
 pub fn check(py: Python<'_>, codecs: Option<&Codecs>, regions: &[RegionSpec]) -> PyResult<()> {
-    let absent = |name: &&String| !regions.iter().any(|region| region.name == **name);
-    let Some(name) = codecs.and_then(|codecs| codecs.by_region.keys().find(absent)) else {
+    let Some(codecs) = codecs.filter(|codecs| !codecs.by_region.is_empty()) else { return Ok(()) };
+    let known: Vec<&str> = regions.iter().map(|region| region.name.as_str()).collect();
+    let names: HashSet<&str> = known.iter().copied().collect();
+    let Some(name) = codecs.by_region.keys().find(|name| !names.contains(name.as_str())) else {
         return Ok(());
     };
-    let known: Vec<&str> = regions.iter().map(|region| region.name.as_str()).collect();
     let message = format!(
         "save(codec=...): it names {name}, and the arrays are {}: give the codec to one of these, \
          or leave it out.",
