@@ -230,14 +230,32 @@ impl GpuCodecs {
         layout: &GpuLayout,
         to: &DeviceSpan,
     ) -> Result<DecodeStatus, DeviceError> {
-        to.slice(0, layout.bytes())?;
-        let codec = self.all()[self.codec_of(layout)?];
-        let (layout, target) = (layout.clone(), to.address());
-        let job = DecodeJob { stream: from.address(), stored: from.len(), layout, target };
+        self.decode_all(stream, &[(from.clone(), layout.clone(), to.clone())])
+    }
+
+    /// As [`decode`](Self::decode), for several streams, each with its layout and its target: with
+    /// one call for each codec.
+    ///
+    /// # Errors
+    /// Those of `decode`. Some of them may be under way then.
+    pub fn decode_all(
+        &self,
+        stream: &Stream,
+        all: &[(DeviceSpan, GpuLayout, DeviceSpan)],
+    ) -> Result<DecodeStatus, DeviceError> {
+        let mut jobs = self.all().map(|codec| (codec, Vec::new()));
+        for (from, layout, to) in all {
+            to.slice(0, layout.bytes())?;
+            let (layout, target) = (layout.clone(), to.address());
+            let of_codec = &mut jobs[self.codec_of(&layout)?].1;
+            of_codec.push(DecodeJob { stream: from.address(), stored: from.len(), layout, target });
+        }
+        let some = jobs.iter().filter(|(_, jobs)| !jobs.is_empty());
         // SAFETY: spans keep their memory allocated while it is used. The caller's stream orders
         // this with other accesses: it waits for what wrote the streams, and what is enqueued on it
         // later comes after.
-        unsafe { codec.decode(stream, &[job]) }
+        let decoded = some.map(|(codec, jobs)| unsafe { codec.decode(stream, jobs) });
+        decoded.collect()
     }
 }
 

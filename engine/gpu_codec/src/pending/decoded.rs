@@ -42,6 +42,13 @@ impl DecodeStatus {
     }
 }
 
+/// The status of all of them.
+impl FromIterator<DecodeStatus> for DecodeStatus {
+    fn from_iter<I: IntoIterator<Item = DecodeStatus>>(all: I) -> DecodeStatus {
+        DecodeStatus(all.into_iter().flat_map(|one| one.0).collect())
+    }
+}
+
 fn refusal(error: super::EncodeError) -> DeviceError {
     if error.kind() != EncodeErrorKind::Refused {
         return error.into_device_error();

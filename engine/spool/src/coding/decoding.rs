@@ -16,19 +16,28 @@ const ASK: Duration = Duration::from_millis(100);
 /// The most that are remembered: a restore beyond them waits for the oldest.
 const MOST: usize = 4096;
 
-/// A region that a GPU decodes after its call has returned.
+/// Regions that a GPU decodes after their call has returned.
 #[derive(Debug)]
 pub(crate) struct Decoding {
     version: i64,
-    region: String,
+    /// As an error names them.
+    regions: String,
     status: DecodeStatus,
     /// When it was begun, or the driver was asked last.
     asked: Instant,
 }
 
 impl Decoding {
-    pub(crate) fn new(version: i64, region: &str, status: DecodeStatus) -> Decoding {
-        Decoding { version, region: region.to_owned(), status, asked: Instant::now() }
+    /// Of at least one region.
+    pub(crate) fn new(version: i64, names: &[&str], status: DecodeStatus) -> Decoding {
+        let regions = match names {
+            [name] => format!("region {name:?}"),
+            [first, .., last] => {
+                format!("one of the {} regions from {first:?} to {last:?}", names.len())
+            }
+            [] => String::new(),
+        };
+        Decoding { version, regions, status, asked: Instant::now() }
     }
 
     pub(crate) fn wait(&self, limit: Duration) -> Result<(), Error> {
@@ -54,8 +63,8 @@ impl Decoding {
             many => format!(" (and {many} restored after it)"),
         };
         let message = format!(
-            "What was restored of version {} is not right: region {:?}{others}: {cause}",
-            self.version, self.region
+            "What was restored of version {} is not right: {}{others}: {cause}",
+            self.version, self.regions
         );
         Error::new(kind, message).caused_by(cause)
     }
@@ -73,7 +82,7 @@ pub(crate) fn kind_of(cause: &DeviceError) -> ErrorKind {
 pub(crate) struct Decodings(Mutex<VecDeque<Decoding>>);
 
 impl Decodings {
-    /// Remembers a region until it is decoded.
+    /// Remembers regions until they are decoded.
     ///
     /// # Errors
     /// That of an older one, where there are too many.

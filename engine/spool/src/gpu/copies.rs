@@ -160,6 +160,17 @@ impl<'a> Joined<'a> {
         Ok(Some(stream))
     }
 
+    /// As [`end`](Self::end), for work that ends with what is on `stream` now.
+    ///
+    /// # Errors
+    /// When one of the others may go on before that.
+    pub(crate) fn end_of(&self, gpu: &Gpu, stream: &Stream) -> Result<(), DeviceError> {
+        if self.0.len() < 2 {
+            return Ok(());
+        }
+        self.end(gpu, gpu.device().fence_or_wait(stream)?.as_ref())
+    }
+
     /// Lets the others go on only after `fence`, the end of the work: what is enqueued there later
     /// may change the arrays. `None` is what is done already.
     ///

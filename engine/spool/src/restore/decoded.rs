@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use unspool_codec::{CodecError, CodecId, Head, Region, Spec};
 use unspool_cuda::DeviceError;
-use unspool_gpu_codec::{DecodeStatus, GpuCodecs, GpuLayout};
 use unspool_transfer::Buffer;
 
 use super::RestoreTicket;
-use crate::coding::{Decoding, Watched, kind_of, through};
+use crate::coding::{kind_of, through};
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, Data, DeviceArray, Gpu, Stream, part, staged};
+use crate::gpu::staged;
 
 /// Regions that were decoded into memory of the spool's own, because the caller wants to see them
 /// in place.
@@ -70,30 +69,22 @@ impl RestoreTicket {
             );
             Error::new(ErrorKind::Corrupt, message).caused_by(cause)
         })?;
-        self.count_decoded(index, time, true);
+        self.count_decoded(index, time);
         Ok(())
     }
 
-    /// Region `index` was decoded, by the host or by what it has enqueued.
-    fn count_decoded(&self, index: usize, time: Duration, by_host: bool) {
+    /// The host has decoded region `index`.
+    fn count_decoded(&self, index: usize, time: Duration) {
         let region = &self.served.frame.head().regions[index];
         let mut state = self.served.shared.state();
         state.counters.codecs.decoded(region.codec, time);
-        if region.codec == CodecId::Twine && by_host {
+        if region.codec == CodecId::Twine {
             state.counters.experience.decoded(region.bytes, time);
         }
     }
 
-    /// Whose time is taken when a GPU decodes region `index`.
-    fn watched(&self, index: usize) -> Option<Watched> {
-        let region = &self.served.frame.head().regions[index];
-        let is_timed = region.codec == CodecId::Twine
-            && self.served.shared.state().counters.experience.times_decoder();
-        is_timed.then_some(Watched { bytes: region.bytes, is_decoder: true })
-    }
-
     /// Decodes region `index` into memory of the spool's own.
-    fn decode_aside(&self, index: usize) -> Result<Buffer, Error> {
+    pub(super) fn decode_aside(&self, index: usize) -> Result<Buffer, Error> {
         let mut values =
             staged(&self.served.shared.buffers, self.served.frame.head().regions[index].bytes)?;
         self.decode(index, &mut values)?;
@@ -123,34 +114,6 @@ impl RestoreTicket {
         self.decoded().map(|decoded| &decoded.values[index])
     }
 
-    /// Decodes region `index` into an array of a GPU, after what is on `on`: on that GPU where it
-    /// can, and then the host does not wait.
-    ///
-    /// # Errors
-    /// As [`RestoreTicket::get`].
-    pub(crate) fn get_decoded(
-        &mut self,
-        index: usize,
-        gpu: &Gpu,
-        to: &DeviceArray,
-        on: &Stream,
-    ) -> Result<(), Error> {
-        let region = self.served.frame.head().regions[index].clone();
-        gpu::check_size(to.bytes(), region.bytes)?;
-        gpu::check_stream(on)?;
-        if let (Some(layout), Some(coders)) = (self.on_gpu(index), gpu.coders()) {
-            match self.decode_there(coders, (gpu, on), (index, &layout), to) {
-                Ok(status) => return self.follow(&region, gpu, status),
-                Err(cause) if region.codec.needs_gpu() => {
-                    return Err(not_decoded(self.version(), &region.name, cause));
-                }
-                // The decoders of the host do it.
-                Err(cause) => gpu.coder_failed(&cause),
-            }
-        }
-        gpu::upload(gpu, &self.decode_aside(index)?, to, on)
-    }
-
     /// Decodes region `index`, which only a GPU can, to memory of the host: there and back over
     /// the link. Waits for it.
     fn decode_through(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
@@ -170,64 +133,8 @@ impl RestoreTicket {
         let mut done = Ok(());
         self.read_stored(index, |stream| done = through(gpu, coders, stream, &layout, to))?;
         done.map_err(|cause| not_decoded(self.version(), &region.name, cause))?;
-        self.count_decoded(index, began.elapsed(), true);
+        self.count_decoded(index, began.elapsed());
         Ok(())
-    }
-
-    /// Enqueues the decoder, and the copy to `to` where that is not dense.
-    fn decode_there(
-        &mut self,
-        coders: &GpuCodecs,
-        (gpu, on): (&Gpu, &Stream),
-        (index, layout): (usize, &GpuLayout),
-        to: &DeviceArray,
-    ) -> Result<DecodeStatus, DeviceError> {
-        let (began, watched) = (Instant::now(), self.watched(index));
-        let region = &self.served.frame.head().regions[index].clone();
-        let dense = to.is_dense() && to.address().is_multiple_of(layout.alignment());
-        let values = if dense { None } else { Some(gpu.scratch(region.bytes, on)?) };
-        let target =
-            values.as_ref().map_or_else(|| to.span(gpu.context()), gpu::ScratchLease::span);
-        let part = part(region);
-        let mut aside = None;
-        let stream = match self.state.data() {
-            Some(Data::Arena(guard)) if let Some(span) = guard.device() => {
-                guard.order(on)?;
-                span.slice(part.offset, part.len)?
-            }
-            data => {
-                let lease = gpu.scratch(part.len, on)?;
-                let span = lease.span();
-                gpu::send(gpu, data, part, &span, on)?;
-                aside = Some(lease);
-                span
-            }
-        };
-        let decode = || coders.decode(on, &stream, layout, &target);
-        let decoded = self.served.shared.timed(watched, (gpu, on), decode).and_then(|status| {
-            if let Some(values) = &values {
-                to.scatter(gpu.strided(), on, &values.span())?;
-            }
-            Ok(status)
-        });
-        if let Some(Data::Arena(guard)) = self.state.data_mut() {
-            guard.leave(on)?;
-        }
-        let status = decoded?;
-        let fence = gpu.device().fence(on)?;
-        values.into_iter().chain(aside).for_each(|lease| lease.done(gpu, fence.clone()));
-        self.count_decoded(index, began.elapsed(), false);
-        Ok(status)
-    }
-
-    /// Remembers what is being decoded; with a check it is waited for.
-    fn follow(&self, region: &Region, gpu: &Gpu, status: DecodeStatus) -> Result<(), Error> {
-        let decoding = Decoding::new(self.version(), &region.name, status);
-        let limit = gpu.device().limit();
-        if self.served.shared.settings.check_codec {
-            return decoding.wait(limit);
-        }
-        self.served.shared.decoding.follow(decoding, limit)
     }
 }
 
@@ -237,7 +144,7 @@ fn decode_on_host(region: &Region, stream: &[u8], out: &mut [u8]) -> Result<(), 
 }
 
 /// The error of a region that only a GPU can decode.
-fn not_decoded(version: i64, region: &str, cause: DeviceError) -> Error {
+pub(super) fn not_decoded(version: i64, region: &str, cause: DeviceError) -> Error {
     let message = format!("Version {version} cannot be restored: region {region:?}: {cause}");
     Error::new(kind_of(&cause), message).caused_by(cause)
 }

@@ -2,6 +2,7 @@
 
 mod chunks;
 mod decoded;
+mod decoded_there;
 mod on_gpu;
 mod stored;
 
@@ -347,10 +348,11 @@ impl RestoreTicket {
         on: &Stream,
     ) -> Result<Option<Fence>, Error> {
         let gpu = self.served.shared.gpu_of(to.ordinal())?;
+        let array = [(index, to, on)];
         let done = if self.is_encoded(index) {
-            self.get_decoded(index, &gpu, to, on).map(|()| None)
+            self.get_decoded(&gpu, &array).map(|()| None)
         } else {
-            self.get_stored(&gpu, &[(index, to, on)])
+            self.get_stored(&gpu, &array)
         };
         self.served.shared.count_kernels(Call::Restore, self.version());
         done
@@ -371,8 +373,7 @@ impl RestoreTicket {
             let (encoded, stored): (Vec<_>, Vec<_>) =
                 arrays.iter().partition(|(index, ..)| self.is_encoded(*index));
             self.get_stored(&gpu, &stored)?;
-            let mut encoded = encoded.into_iter();
-            encoded.try_for_each(|(index, to, on)| self.get_decoded(index, &gpu, to, on))
+            self.get_decoded(&gpu, &encoded)
         });
         self.served.shared.count_kernels(Call::Restore, self.version());
         done

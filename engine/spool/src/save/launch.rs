@@ -43,8 +43,9 @@ impl SaveTicket {
         if gpu.coders().is_none() || !encoded.may_launch() {
             return self.download_all(gpu, arrays);
         }
-        let named = |index: usize| arrays.iter().any(|(given, ..)| *given == index);
-        let is_last = encoded.all(named);
+        let mut named = vec![false; encoded.regions()];
+        arrays.iter().for_each(|(index, ..)| named[*index] = true);
+        let is_last = encoded.all(|index| named[index]);
         for &(index, array, stream) in arrays {
             if is_last {
                 encoded.give(gpu, index, (array, stream))?;
