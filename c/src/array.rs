@@ -1,5 +1,7 @@
 //! Arrays of the caller: a name, a type, a shape and a pointer, to memory of the host or of a GPU.
 
+use std::cell::LazyCell;
+use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 
 use unspool::gpu::{DeviceArray, Stream, device_of};
@@ -193,10 +195,15 @@ pub(crate) fn places(given: &[Given<'_>], regions: &[Region]) -> Result<Vec<usiz
             given.len()
         )));
     }
+    let all = regions.iter().enumerate().map(|(index, region)| (region.name.as_str(), index));
+    let named = LazyCell::new(|| all.collect::<HashMap<_, _>>());
     let place = |(index, array): (usize, &Given<'_>)| {
         let Some(name) = array.name else { return Ok(index) };
-        let found = regions.iter().position(|region| region.name == name);
-        found.ok_or_else(|| {
+        // Mostly all are given, in their order.
+        if regions.get(index).is_some_and(|region| region.name == name) {
+            return Ok(index);
+        }
+        named.get(name).copied().ok_or_else(|| {
             let names: Vec<&str> = regions.iter().map(|region| region.name.as_str()).collect();
             Failure::invalid(format!("There is no array {name:?}; there are {}.", names.join(", ")))
         })

@@ -2,11 +2,12 @@
 
 use std::ffi::{c_char, c_double, c_int, c_void};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use unspool::gpu::{DeviceArray, Stream};
-use unspool::{DiskSettings, RestoreTicket, Spool, Unflushed, Wait};
+use unspool::{DiskSettings, Spool, Unflushed, Wait};
 
 use crate::array::{Given, Place, UnspoolArray, given, places, stream_on};
 use crate::options::UnspoolOptions;
@@ -126,7 +127,7 @@ pub(crate) unsafe fn save(
     // SAFETY: as above.
     let on_gpu = unsafe { on_gpus(spool, &places, stream) }?;
     let specs = arrays.iter().enumerate().map(|(index, array)| array.spec(index)).collect();
-    let wait = Wait { stream: on_gpu.first().map(|(_, _, stream)| stream), ..Wait::default() };
+    let wait = Wait { stream: on_gpu.first().map(|(_, _, stream)| &**stream), ..Wait::default() };
     let mut ticket = spool.save(version, specs, &wait)?;
     for (index, place) in places.iter().enumerate() {
         if let Place::Host(bytes) = place {
@@ -134,7 +135,7 @@ pub(crate) unsafe fn save(
         }
     }
     let arrays: Vec<_> =
-        on_gpu.iter().map(|(index, array, stream)| (*index, *array, stream)).collect();
+        on_gpu.iter().map(|(index, array, stream)| (*index, *array, &**stream)).collect();
     ticket.put_all(&arrays)?;
     Ok(ticket.commit()?)
 }
@@ -147,12 +148,16 @@ unsafe fn on_gpus<'a>(
     spool: &Spool,
     places: &'a [Place<'_>],
     stream: *mut c_void,
-) -> Result<Vec<(usize, &'a DeviceArray, Stream)>, Failure> {
-    let mut found = Vec::new();
+) -> Result<Vec<(usize, &'a DeviceArray, Rc<Stream>)>, Failure> {
+    let mut found: Vec<(usize, &DeviceArray, Rc<Stream>)> = Vec::new();
     for (index, place) in places.iter().enumerate() {
         if let Place::Device(array) = place {
-            // SAFETY: the caller's duty.
-            found.push((index, array, unsafe { stream_on(spool, array, stream) }?));
+            let on = match found.last() {
+                Some((_, last, on)) if last.ordinal() == array.ordinal() => Rc::clone(on),
+                // SAFETY: the caller's duty.
+                _ => Rc::new(unsafe { stream_on(spool, array, stream) }?),
+            };
+            found.push((index, array, on));
         }
     }
     Ok(found)
@@ -201,31 +206,17 @@ pub(crate) unsafe fn restore(
     let regions = &ticket.head().regions;
     let at = places(arrays, regions)?;
     arrays.iter().zip(&at).try_for_each(|(array, index)| array.check(&regions[*index]))?;
-    for (target, index) in targets.iter_mut().zip(at) {
-        // SAFETY: as above.
-        unsafe { read(spool, &mut ticket, index, target, stream) }?;
-    }
-    Ok(ticket.finish()?)
-}
-
-/// # Safety
-/// The stream lives until the work on it is done.
-unsafe fn read(
-    spool: &Spool,
-    ticket: &mut RestoreTicket,
-    index: usize,
-    target: &mut Place<'_>,
-    stream: *mut c_void,
-) -> Result<(), Failure> {
-    match target {
-        Place::Host(bytes) => ticket.read_into(index, bytes)?,
-        Place::Device(array) => {
-            // SAFETY: the caller's duty.
-            let stream = unsafe { stream_on(spool, array, stream) }?;
-            ticket.get(index, array, &stream).map(drop)?;
+    for (target, index) in targets.iter_mut().zip(&at) {
+        if let Place::Host(bytes) = target {
+            ticket.read_into(*index, bytes)?;
         }
     }
-    Ok(())
+    // SAFETY: as above.
+    let on_gpu = unsafe { on_gpus(spool, &targets, stream) }?;
+    let arrays: Vec<_> =
+        on_gpu.iter().map(|(index, array, stream)| (at[*index], *array, &**stream)).collect();
+    ticket.get_all(&arrays)?;
+    Ok(ticket.finish()?)
 }
 
 /// Appends `count` versions to the order in which checkpoints will be restored, so that they are

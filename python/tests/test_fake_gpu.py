@@ -464,3 +464,34 @@ def test_the_host_memory_of_a_closed_spool_is_ready_for_the_next_one(driver: Dri
                 assert (spool.load(version) == version).all()
     assert unspool.trim() >= 48 << 20
     assert unspool.trim() == 0
+
+
+@pytest.mark.parametrize("codec", [None, "lossless"])
+def test_many_arrays_cost_the_driver_no_more_calls_than_a_few(
+    driver: Driver, codec: str | None
+) -> None:
+    names = (b"cuMemcpyDtoDAsync_v2", b"cuStreamIsCapturing", b"cuStreamGetCtx", b"cuMemAlloc_v2")
+
+    def calls() -> int:
+        driver.synchronize()
+        return sum(driver.control("calls", name) for name in names)
+
+    stream, made = driver.stream(), []
+    with unspool.Spool(device_memory="8MiB", device="cuda:0", codec=codec) as spool:
+        for count in (3, 100, 1000):
+            values = [np.full(9, index, "f4") for index in range(count)]
+            arrays = {f"a{at}": CaiArray(driver, one, stream) for at, one in enumerate(values)}
+            spool.save(0, **arrays)
+            spool.restore(0, **arrays)
+            spool.discard(0)
+            before = calls()
+            spool.save(1, **arrays)
+            between = calls()
+            for array in arrays.values():
+                driver.fill(array.block, 0xEE, array.count, stream)
+            spool.restore(1, **arrays)
+            made.append((between - before, calls() - between))
+            for array, one in zip(arrays.values(), values, strict=True):
+                assert same_bits(array.numpy(), one)
+            spool.discard(1)
+    assert made[0] == made[1] == made[2], made

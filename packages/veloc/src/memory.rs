@@ -80,7 +80,14 @@ pub(crate) unsafe fn save(
     let borrowed: Vec<_> = arrays.iter().map(|(index, array, on)| (*index, *array, on)).collect();
     ticket.put_all(&borrowed)?;
     ticket.commit()?;
-    arrays.iter().try_for_each(|(_, _, stream)| Ok(stream.sync(timeout)?))
+    sync(arrays.iter().map(|(_, _, stream)| stream), timeout)
+}
+
+/// Waits for the streams of arrays: one on each GPU.
+fn sync<'a>(streams: impl Iterator<Item = &'a Stream>, timeout: Duration) -> Result<(), Error> {
+    let streams: Vec<_> = streams.collect();
+    let by_gpu = streams.chunk_by(|one, next| one.context().ordinal() == next.context().ordinal());
+    Ok(by_gpu.map(|some| some[0]).try_for_each(|stream| stream.sync(timeout))?)
 }
 
 /// Copies the regions that are meant from a checkpoint to where they are protected. The copies are
@@ -106,12 +113,13 @@ pub(crate) unsafe fn load(
             }
             Place::Device(array) => {
                 let stream = stream_of(spool, &array)?;
+                // One after the other: regions may overlap.
                 ticket.get(index, &array, &stream)?;
                 streams.push(stream);
             }
         }
     }
-    streams.iter().try_for_each(|stream| Ok(stream.sync(timeout)?))
+    sync(streams.iter(), timeout)
 }
 
 /// What is copied: the place of a region in the checkpoint, where to, and how many bytes. Nothing

@@ -21,17 +21,17 @@ const ROOMS: &[Room] = &[
     room("transfer", &["engine/transfer"], 1_890),
     room("codec", &["engine/codec"], 8_680),
     room("cuda", &["engine/cuda"], 9_300),
-    room("gpu_codec", &["engine/gpu_codec"], 10_890),
+    room("gpu_codec", &["engine/gpu_codec"], 10_930),
     room("tiers", &["engine/tiers"], 7_550),
-    room("spool", &["engine/spool"], 14_560),
+    room("spool", &["engine/spool"], 14_720),
     room("restart", &["restart"], 8_345),
     room("adjoint", &["adjoint"], 6_320),
-    room("python, native", &["python/src"], 13_550),
+    room("python, native", &["python/src"], 13_570),
     room("python, package", &["python/package"], 30_520),
     room("c", &["c"], 4_680),
     room("messages", &["packages/messages"], 13_710),
     room("paging", &["packages/paging"], 4_890),
-    room("veloc", &["packages/veloc"], 3_305),
+    room("veloc", &["packages/veloc"], 3_315),
 ];
 
 const SOURCE: &[&str] =

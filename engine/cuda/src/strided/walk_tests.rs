@@ -444,7 +444,7 @@ fn many_copies_compiled_for_the_processor_write_their_bytes_and_no_others() {
         // SAFETY: the bytes of `words`, which nothing else uses meanwhile.
         let bytes =
             |at, len| unsafe { std::slice::from_raw_parts_mut((base + at) as *mut u8, len) };
-        bytes(0, half).iter_mut().zip(0_u32..).for_each(|(byte, i)| *byte = (i * 7 >> 3) as u8);
+        bytes(0, half).iter_mut().zip(0_u32..).for_each(|(byte, i)| *byte = ((i * 7) >> 3) as u8);
         bytes(half as u64, half).fill(0xEE);
         let mut expected = vec![0xEE; half];
         let mut many = Many::of_tiles(tile);
