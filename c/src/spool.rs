@@ -140,7 +140,10 @@ pub(crate) unsafe fn save(
     Ok(ticket.commit()?)
 }
 
-/// Those of the arrays that are on a GPU, each with the stream for its copy.
+/// An array on a GPU, by its number, with the stream for its copy.
+type OnGpu<'a> = (usize, &'a DeviceArray, Rc<Stream>);
+
+/// Those of the arrays that are on a GPU.
 ///
 /// # Safety
 /// The stream lives until the work on it is done.
@@ -148,8 +151,8 @@ unsafe fn on_gpus<'a>(
     spool: &Spool,
     places: &'a [Place<'_>],
     stream: *mut c_void,
-) -> Result<Vec<(usize, &'a DeviceArray, Rc<Stream>)>, Failure> {
-    let mut found: Vec<(usize, &DeviceArray, Rc<Stream>)> = Vec::new();
+) -> Result<Vec<OnGpu<'a>>, Failure> {
+    let mut found: Vec<OnGpu<'_>> = Vec::new();
     for (index, place) in places.iter().enumerate() {
         if let Place::Device(array) = place {
             let on = match found.last() {

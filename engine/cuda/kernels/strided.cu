@@ -124,7 +124,7 @@ __device__ u32 copy_dense(char *to, const char *from, u32 bytes, u32 first, u32 
     return bytes - units * (u32)sizeof(Unit);
 }
 
-extern "C" __global__ void copy_many(Many many) {
+extern "C" __global__ void copy_many(const __grid_constant__ Many many) {
     const Dense &copy = many.all[copy_of(many, blockIdx.x)];
     u32 at = (blockIdx.x - copy.tile) * many.tile_bytes;
     u32 bytes = copy.bytes - at < many.tile_bytes ? copy.bytes - at : many.tile_bytes;

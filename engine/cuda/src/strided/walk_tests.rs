@@ -337,6 +337,7 @@ struct Three { unsigned int x, y, z; };
 static Three gridDim, blockDim, blockIdx, threadIdx;
 #define __global__
 #define __device__
+#define __grid_constant__
 ";
 
 const LOOP: &str = "
