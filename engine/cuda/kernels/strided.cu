@@ -73,7 +73,7 @@ KERNEL(16, Sixteen)
 
 struct Dense {
     u64 to;
-    u64 from;
+    u64 from; // 0 for zeros
     u32 bytes;
     u32 tile; // the first one of the copy
 };
@@ -129,6 +129,12 @@ extern "C" __global__ void copy_many(const __grid_constant__ Many many) {
     u32 at = (blockIdx.x - copy.tile) * many.tile_bytes;
     u32 bytes = copy.bytes - at < many.tile_bytes ? copy.bytes - at : many.tile_bytes;
     char *to = (char *)copy.to + at;
+    if (copy.from == 0) {
+        for (u32 i = threadIdx.x; i < bytes; i += blockDim.x) {
+            to[i] = 0;
+        }
+        return;
+    }
     const char *from = (const char *)copy.from + at;
     u64 places = copy.to | copy.from;
     u32 first = threadIdx.x;

@@ -119,7 +119,7 @@ fn fill_pattern(memory: &Memory, device: u32, parameters: &[u64]) -> Outcome {
     Ok(())
 }
 
-/// Parameters: how many copies, and the places, bytes and first tiles of all.
+/// Parameters: how many copies, and the places, bytes and first tiles of all; from 0 come zeros.
 fn copy_many(memory: &Memory, device: u32, parameters: &[u64]) -> Outcome {
     let [head, copies @ ..] = parameters else { return Err(Code::LAUNCH_FAILED) };
     let count = (head & u64::from(u32::MAX)) as usize;
@@ -127,8 +127,13 @@ fn copy_many(memory: &Memory, device: u32, parameters: &[u64]) -> Outcome {
         let &[to, from, size] = copy else { return Err(Code::LAUNCH_FAILED) };
         let bytes = size & u64::from(u32::MAX);
         memory.check_of(device, to, bytes)?;
+        if from == 0 {
+            // SAFETY: the range was checked just now, under the lock that prevents freeing.
+            unsafe { std::ptr::write_bytes(to as *mut u8, 0, bytes as usize) };
+            continue;
+        }
         memory.check_of(device, from, bytes)?;
-        // SAFETY: both ranges were checked just now, under the lock that prevents freeing.
+        // SAFETY: as above, for both ranges.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) };
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use super::{StridedCopies, THREADS};
 use crate::access::AccessedBytes;
-use crate::copy::device_to_device;
+use crate::copy::{device_to_device, fill};
 use crate::ends::same_length;
 use crate::error::DeviceError;
 use crate::kernels::Module;
@@ -25,7 +25,8 @@ pub(super) const TILE_BYTES: u32 = 4 * 16 * THREADS;
 
 const WITHIN: &str = "a copy within the device, one of many";
 
-/// The bytes of one copy, as the kernel has them, and the number of its first tile.
+/// The bytes of one copy, as the kernel has them, and the number of its first tile. Zeros come from
+/// the address 0.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Dense {
@@ -75,38 +76,65 @@ impl StridedCopies {
     /// When the two sides of a copy have different lengths, the device is another one, or the
     /// driver refuses. Copies may be under way then.
     pub fn copy_many(&self, stream: &Stream, copies: &[DenseCopy]) -> Result<(), DeviceError> {
-        self.context.require(stream.context().ordinal(), "the stream")?;
         copies.iter().try_for_each(|(to, from)| same_length(to.len(), from.len()))?;
+        self.write_many(stream, copies.iter().map(|(to, from)| (to, Some(from))))
+    }
+
+    /// As [`copy_many`](Self::copy_many), with zeros, few of them at each place.
+    ///
+    /// # Errors
+    /// When the device is another one, or the driver refuses.
+    pub fn clear_many(&self, stream: &Stream, places: &[DeviceSpan]) -> Result<(), DeviceError> {
+        self.write_many(stream, places.iter().map(|place| (place, None)))
+    }
+
+    fn write_many<'a>(
+        &self,
+        stream: &Stream,
+        all: impl Iterator<Item = Written<'a>>,
+    ) -> Result<(), DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
         let (small, large): (Vec<_>, Vec<_>) =
-            copies.iter().filter(|(to, _)| !to.is_empty()).partition(|(to, _)| to.len() <= LARGEST);
+            all.filter(|(to, _)| !to.is_empty()).partition(|(to, _)| to.len() <= LARGEST);
         let wanted = small.len() > 1 && !self.is_missing();
-        let module = wanted.then(|| self.module().ok()).flatten();
-        let alone = |some: &[&DenseCopy]| {
-            some.iter().try_for_each(|(to, from)| device_to_device(stream, to, from))
-        };
-        match module {
+        match wanted.then(|| self.module().ok()).flatten() {
             Some(module) => small.chunks(MOST).try_for_each(|some| launch(&module, stream, some)),
-            None => alone(&small),
+            None => small.iter().try_for_each(|one| alone(stream, one)),
         }?;
-        alone(&large)
+        large.iter().try_for_each(|one| alone(stream, one))
     }
 }
 
-fn launch(module: &Module, stream: &Stream, copies: &[&DenseCopy]) -> Result<(), DeviceError> {
+/// A place, and what is copied to it; `None` for zeros.
+type Written<'a> = (&'a DeviceSpan, Option<&'a DeviceSpan>);
+
+fn alone(stream: &Stream, (to, from): &Written<'_>) -> Result<(), DeviceError> {
+    match from {
+        Some(from) => device_to_device(stream, to, from),
+        None => fill(stream, to, 0),
+    }
+}
+
+fn launch(module: &Module, stream: &Stream, all: &[Written<'_>]) -> Result<(), DeviceError> {
     let mut many = Many::of_tiles(TILE_BYTES);
-    for (to, from) in copies {
-        for side in [to, from] {
+    for (to, from) in all {
+        for side in [Some(*to), *from].into_iter().flatten() {
             stream.context().require(side.ordinal(), "the memory")?;
         }
-        many.add((to.address(), from.address()), to.len() as u32);
+        let from = from.map_or(0, DeviceSpan::address);
+        many.add((to.address(), from), to.len() as u32);
     }
     let shape = (many.tiles(), THREADS);
     let mut list: [*mut c_void; 1] = [(&raw mut many).cast()];
     // SAFETY: the kernel takes this parameter and accesses the bytes of its copies; spans keep
     // their memory in place, and were found to be of this device and to have these lengths.
     unsafe { module.launch_with(stream, "copy_many", shape, &mut list) }?;
-    for (to, from) in copies {
-        stream.saw_copy(WITHIN, AccessedBytes::of(from), AccessedBytes::of(to));
+    for (to, from) in all {
+        let to = AccessedBytes::of(to);
+        match from {
+            Some(from) => stream.saw_copy(WITHIN, AccessedBytes::of(from), to),
+            None => stream.saw_write(WITHIN, to),
+        }
     }
     Ok(())
 }

@@ -388,19 +388,23 @@ pub(crate) fn upload(
     if to.is_dense() { Ok(()) } else { Ok(to.scatter(&gpu.strided, stream, &span)?) }
 }
 
-/// Zeros `part` of an arena.
-pub(crate) fn clear(guard: &mut WriteGuard, part: Part) -> Result<(), Error> {
+/// Zeros small parts of an arena. `gpu` is that of an arena on a device.
+pub(crate) fn clear(
+    gpu: Option<&Gpu>,
+    guard: &mut WriteGuard,
+    parts: &[Part],
+) -> Result<(), Error> {
     if let Some(bytes) = guard.bytes() {
-        bytes[part.range()].fill(0);
+        parts.iter().for_each(|part| bytes[part.range()].fill(0));
         return Ok(());
     }
-    let Some((span, gpu)) = guard.device().cloned().zip(guard.gpu().cloned()) else {
-        return Ok(());
-    };
+    let Some((span, gpu)) = guard.device().zip(gpu) else { return Ok(()) };
+    let places = parts.iter().map(|part| span.slice(part.offset, part.len));
+    let places: Vec<_> = places.collect::<Result<_, _>>()?;
     guard.order(gpu.stream())?;
-    let filled = raw::fill(gpu.stream(), &span.slice(part.offset, part.len)?, 0);
+    let cleared = gpu.strided.clear_many(gpu.stream(), &places);
     guard.leave(gpu.stream())?;
-    Ok(filled?)
+    Ok(cleared?)
 }
 
 /// Lets `write` fill `to` of an arena; the bytes are there when this returns.

@@ -205,12 +205,13 @@ impl SaveTicket {
     /// Zeros between the regions, so that nothing that was in memory before leaves with a frame.
     fn clear_gaps(&mut self) -> Result<(), Error> {
         let SaveState::Plain { room, .. } = &mut self.state else { return Ok(()) };
-        for gap in self.grant.frame.head().gaps() {
-            let part = Part { offset: gap.start, len: gap.end - gap.start };
-            match room {
-                Room::Arena(guard) => gpu::clear(guard, part)?,
-                Room::Staged(buffer) => buffer[part.range()].fill(0),
-            }
+        let gaps = self.grant.frame.head().gaps();
+        let gaps = gaps.map(|gap| Part { offset: gap.start, len: gap.end - gap.start });
+        let gaps: Vec<Part> = gaps.collect();
+        match room {
+            _ if gaps.is_empty() => {}
+            Room::Arena(guard) => gpu::clear(self.shared.gpu.as_ref(), guard, &gaps)?,
+            Room::Staged(buffer) => gaps.iter().for_each(|gap| buffer[gap.range()].fill(0)),
         }
         Ok(())
     }
