@@ -38,6 +38,13 @@ fn open(codec: Spec, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
     application::open(Codecs::all(codec), large)
 }
 
+/// Main memory is the only tier, if so.
+fn on_host(settings: &mut Settings, is_so: bool) {
+    if is_so {
+        (settings.device, settings.host) = (None, Some(8 << 20));
+    }
+}
+
 fn region(index: usize, dtype: Dtype, bytes: u64) -> RegionSpec {
     let shape = vec![bytes / dtype.itemsize()];
     RegionSpec { name: format!("layers.{index}.weight"), dtype, shape }
@@ -64,8 +71,8 @@ fn a_thousand_arrays_cost_as_many_calls_as_three_but_for_a_few_launches() {
     const BYTES: u64 = 260;
     let fake = Fake::start();
     let application = Application::with(|_| vec![0; 4]).unwrap();
-    for codec in [Spec::Raw, Spec::Lossless] {
-        let spool = open(codec, |_| ()).unwrap();
+    for (codec, on_device) in [(Spec::Raw, true), (Spec::Lossless, true), (Spec::Raw, false)] {
+        let spool = open(codec, |settings| on_host(settings, !on_device)).unwrap();
         let mut others = Vec::new();
         for count in [1_u64, 3, 100, 1000] {
             let memory = DeviceMemory::new(&application.context, count * BYTES).unwrap();
@@ -92,7 +99,7 @@ fn a_thousand_arrays_cost_as_many_calls_as_three_but_for_a_few_launches() {
             let launches = match codec {
                 Spec::Raw if count == 1 => (0, 0),
                 Spec::Raw => {
-                    let gaps = (count - 1).div_ceil(COPIES);
+                    let gaps = if on_device { (count - 1).div_ceil(COPIES) } else { 0 };
                     (count.div_ceil(COPIES) + gaps, count.div_ceil(COPIES))
                 }
                 _ => (1, count.div_ceil(DECODED)),
@@ -153,12 +160,7 @@ fn arrays_of_any_size_address_and_stream_come_back_from_every_tier() {
     for (codec, on_device) in
         [(Spec::Raw, true), (Spec::Lossless, true), (Spec::Raw, false), (Spec::Lossless, false)]
     {
-        let spool = open(codec, |settings| {
-            if !on_device {
-                (settings.device, settings.host) = (None, Some(8 << 20));
-            }
-        });
-        let spool = spool.unwrap();
+        let spool = open(codec, |settings| on_host(settings, !on_device)).unwrap();
         let memory = application.upload(&content).unwrap();
         let all = scattered(&memory, &content, &mut dice).unwrap();
         let (strided, kept) = every_other(&memory, &content[..16_000]);

@@ -13,8 +13,16 @@ use unspool_cuda::{
 use unspool_tiers::{Gpu as Device, ReadGuard, WriteGuard};
 use unspool_transfer::{Buffer, Pool, TransferError, staging};
 
-use super::{DeviceArray, Gpu};
+use super::{DeviceArray, Gpu, ScratchLease};
 use crate::error::{Error, ErrorKind};
+
+/// The most bytes of small arrays that a link copies together, and the largest of them: it copies
+/// larger ones one by one as fast.
+const TOGETHER: u64 = 16 << 20;
+const SMALL: u64 = 1 << 20;
+
+/// The alignment of regions in a payload.
+pub(crate) const UNIT: u64 = 64;
 
 /// Which way the items of an array go: to memory in which they are dense, or from there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +39,10 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    pub(crate) fn end(self) -> u64 {
+        self.offset + self.len
+    }
+
     /// As indices: what is in memory has places that fit `usize`.
     pub(crate) fn range(self) -> std::ops::Range<usize> {
         self.offset as usize..(self.offset + self.len) as usize
@@ -85,15 +97,15 @@ pub(crate) fn check_size(found: u64, bytes: u64) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-/// An array of a GPU, ready on its stream.
-type OnStream<'a> = (&'a DeviceArray, &'a Stream);
+/// An array of a GPU, ready on its stream, and its place in a payload.
+type OnItsWay<'a> = (Part, (&'a DeviceArray, &'a Stream));
 
 /// Copies arrays to their parts of an arena, after what is on their streams. Returns a fence after
 /// the copies, unless they are done.
 pub(crate) fn put(
     gpu: &Gpu,
     guard: &mut WriteGuard,
-    arrays: &[(Part, OnStream<'_>)],
+    arrays: &[OnItsWay<'_>],
 ) -> Result<Option<Fence>, Error> {
     check_sizes(arrays)?;
     let joined = Joined::of(arrays.iter().map(|(_, (_, stream))| *stream));
@@ -102,11 +114,9 @@ pub(crate) fn put(
     guard.order(stream)?;
     let done = match guard.device() {
         Some(span) => {
-            placed(span, arrays).and_then(|all| copy_all(gpu, stream, &all, Direction::Gather))
+            placed(span, 0, arrays).and_then(|all| copy_all(gpu, stream, &all, Direction::Gather))
         }
-        None => arrays
-            .iter()
-            .try_for_each(|(to, (from, _))| put_in_memory(gpu, guard, *to, from, stream)),
+        None => runs(arrays).try_for_each(|run| put_run(gpu, guard, run, stream)),
     };
     // Also a copy that failed half way may have enqueued work.
     let fence = guard.leave(stream)?;
@@ -115,7 +125,7 @@ pub(crate) fn put(
     Ok(fence)
 }
 
-fn check_sizes(arrays: &[(Part, OnStream<'_>)]) -> Result<(), Error> {
+fn check_sizes(arrays: &[OnItsWay<'_>]) -> Result<(), Error> {
     arrays.iter().try_for_each(|(part, (array, _))| check_size(array.bytes(), part.len))
 }
 
@@ -187,12 +197,14 @@ impl<'a> Joined<'a> {
 /// An array, and the memory of a device with its items one after the other.
 pub(crate) type PlacedArray<'a> = (DeviceSpan, &'a DeviceArray);
 
+/// The places of arrays in memory that begins at `begin` of their payload.
 fn placed<'a>(
     span: &DeviceSpan,
-    arrays: &[(Part, OnStream<'a>)],
+    begin: u64,
+    arrays: &[OnItsWay<'a>],
 ) -> Result<Vec<PlacedArray<'a>>, DeviceError> {
-    let at = |(part, (array, _)): &(Part, OnStream<'a>)| {
-        Ok((span.slice(part.offset, part.len)?, *array))
+    let at = |(part, (array, _)): &OnItsWay<'a>| {
+        Ok((span.slice(part.offset - begin, part.len)?, *array))
     };
     arrays.iter().map(at).collect()
 }
@@ -215,6 +227,63 @@ pub(crate) fn copy_all(
         Direction::Gather => array.gather(&gpu.strided, stream, place),
         Direction::Scatter => array.scatter(&gpu.strided, stream, place),
     })
+}
+
+/// Small arrays whose parts lie side by side, which a link copies together, and each other one by
+/// itself.
+fn runs<'r, 'a>(arrays: &'r [OnItsWay<'a>]) -> impl Iterator<Item = &'r [OnItsWay<'a>]> {
+    let mut bytes = 0;
+    arrays.chunk_by(move |(one, _), (next, _)| {
+        bytes += one.len;
+        let is_small = one.len.max(next.len) <= SMALL && bytes + next.len <= TOGETHER;
+        let goes_on = is_small && one.end().next_multiple_of(UNIT) == next.offset;
+        bytes = if goes_on { bytes } else { 0 };
+        goes_on
+    })
+}
+
+/// The bytes of a run, and memory of the device for them; `None` for one array, and where there is
+/// no memory.
+fn aside(gpu: &Gpu, run: &[OnItsWay<'_>], stream: &Stream) -> Option<(Part, ScratchLease)> {
+    let [(first, _), .., (last, _)] = run else { return None };
+    let whole = Part { offset: first.offset, len: last.end() - first.offset };
+    Some((whole, gpu.scratch(whole.len, stream).ok()?))
+}
+
+fn put_run(
+    gpu: &Gpu,
+    guard: &mut WriteGuard,
+    run: &[OnItsWay<'_>],
+    stream: &Stream,
+) -> Result<(), DeviceError> {
+    let Some((whole, lease)) = aside(gpu, run, stream) else {
+        let mut run = run.iter();
+        return run.try_for_each(|(to, (from, _))| put_in_memory(gpu, guard, *to, from, stream));
+    };
+    // What was there before is not for others.
+    raw::fill(stream, &lease.span(), 0)?;
+    let arrays = placed(&lease.span(), whole.offset, run)?;
+    copy_all(gpu, stream, &arrays, Direction::Gather)?;
+    put_in_memory(gpu, guard, whole, &DeviceArray::of(lease.span()), stream)?;
+    lease.done(gpu, gpu.device().fence(stream)?);
+    Ok(())
+}
+
+fn get_run(
+    gpu: &Gpu,
+    guard: &ReadGuard,
+    run: &[OnItsWay<'_>],
+    stream: &Stream,
+) -> Result<(), DeviceError> {
+    let Some((whole, lease)) = aside(gpu, run, stream) else {
+        let mut run = run.iter();
+        return run.try_for_each(|(from, (to, _))| get_from_memory(gpu, guard, *from, to, stream));
+    };
+    get_from_memory(gpu, guard, whole, &DeviceArray::of(lease.span()), stream)?;
+    let arrays = placed(&lease.span(), whole.offset, run)?;
+    copy_all(gpu, stream, &arrays, Direction::Scatter)?;
+    lease.done(gpu, gpu.device().fence(stream)?);
+    Ok(())
 }
 
 fn put_in_memory(
@@ -278,7 +347,7 @@ fn wait_if_unregistered(
 pub(crate) fn get(
     gpu: &Gpu,
     guard: &mut ReadGuard,
-    arrays: &[(Part, OnStream<'_>)],
+    arrays: &[OnItsWay<'_>],
 ) -> Result<Option<Fence>, Error> {
     check_sizes(arrays)?;
     let joined = Joined::of(arrays.iter().map(|(_, (_, stream))| *stream));
@@ -287,11 +356,9 @@ pub(crate) fn get(
     guard.order(stream)?;
     let done = match guard.device() {
         Some(span) => {
-            placed(span, arrays).and_then(|all| copy_all(gpu, stream, &all, Direction::Scatter))
+            placed(span, 0, arrays).and_then(|all| copy_all(gpu, stream, &all, Direction::Scatter))
         }
-        None => arrays
-            .iter()
-            .try_for_each(|(from, (to, _))| get_from_memory(gpu, guard, *from, to, stream)),
+        None => runs(arrays).try_for_each(|run| get_run(gpu, guard, run, stream)),
     };
     let fence = guard.leave(stream)?;
     joined.end(gpu, fence.as_ref())?;

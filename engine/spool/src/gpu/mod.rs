@@ -21,8 +21,8 @@ use crate::error::{Error, ErrorKind};
 
 pub(crate) use begun::{InPlace, Leave, drop_when_idle};
 pub(crate) use copies::{
-    Data, Direction, Joined, Part, PlacedArray, bring, captured, check_size, check_stream, clear,
-    copy_all, download, get, load_host, part, put, send, staged, store, store_host, upload,
+    Data, Direction, Joined, Part, PlacedArray, UNIT, bring, captured, check_size, check_stream,
+    clear, copy_all, download, get, load_host, part, put, send, staged, store, store_host, upload,
 };
 pub(crate) use idle::Idle;
 pub use lone::{LoneArray, LoneDecoding};

@@ -11,14 +11,11 @@ use super::decoded::not_decoded;
 use crate::coding::{Decoding, Given, Watched};
 use crate::error::Error;
 use crate::gpu::{
-    self, Data, DeviceArray, Direction, Gpu, Joined, Part, ScratchLease, Stream, part,
+    self, Data, DeviceArray, Direction, Gpu, Joined, Part, ScratchLease, Stream, UNIT, part,
 };
 
 /// The most bytes of memory aside, about, for regions that are decoded together.
 const ASIDE: u64 = 128 << 20;
-
-/// The alignment of what is aside.
-const UNIT: u64 = 64;
 
 /// A region that a GPU decodes.
 struct There<'a> {
@@ -161,10 +158,9 @@ impl RestoreTicket {
         let bytes = parts.iter().map(|part| part.len.next_multiple_of(UNIT)).sum();
         let lease = gpu.scratch(bytes, on)?;
         let (mut streams, mut at) = (Vec::with_capacity(all.len()), 0);
-        let end = |part: &Part| part.offset + part.len;
-        for run in parts.chunk_by(|one, next| end(one).next_multiple_of(UNIT) == next.offset) {
+        for run in parts.chunk_by(|one, next| one.end().next_multiple_of(UNIT) == next.offset) {
             let (first, last) = (&run[0], &run[run.len() - 1]);
-            let whole = Part { offset: first.offset, len: end(last) - first.offset };
+            let whole = Part { offset: first.offset, len: last.end() - first.offset };
             let to = lease.span().slice(at, whole.len)?;
             gpu::send(gpu, self.state.data(), whole, &to, on)?;
             for part in run {
