@@ -96,7 +96,7 @@ def is_unicode(name: str) -> bool:
 def is_tree(value: Any) -> bool:
     """Whether it is a number, a text, or something that holds others, and not an array."""
     kind = type(value)
-    return (
+    return not _is_array(kind) and (
         kind in _PLAIN
         or kind is complex
         or kind is Apart
@@ -149,6 +149,8 @@ class _Writer:
         type_ = type(value)
         if type_ in _PLAIN or type_ is complex:
             return _spelled(value)
+        if _is_array(type_):
+            return {"array": self._name(value, way), "as": _library_of(type_)}
         if (kind := kind_of(type_)) is not None:
             return self._container(kind, value, way)
         if _is_record(type_):
@@ -159,8 +161,6 @@ class _Writer:
                 "fields": [field for field, _ in fields],
                 "of": self._all(fields, way),
             }
-        if _is_array(type_):
-            return {"array": self._name(value, way), "as": _library_of(type_)}
         if type_.__module__.startswith("xarray."):
             return {"xarray": type_.__name__, "of": self.spell(_of_xarray(value, way), way)}
         if isinstance(value, enum.Enum):
@@ -195,7 +195,7 @@ class _Writer:
         return [self.spell(value, (*way, key)) for key, value in items]
 
     def _name(self, array: Any, way: tuple[object, ...]) -> str:
-        name = wanted = "/".join(str(key) for key in way)
+        name = wanted = "/".join(map(str, way))
         count = 1
         while name in self.arrays or name == REGION:
             count += 1
@@ -278,6 +278,7 @@ def _key(key: Any, way: tuple[object, ...]) -> Any:
     )
 
 
+@functools.lru_cache(maxsize=256)
 def _is_record(kind: type) -> bool:
     if dataclasses.is_dataclass(kind):
         return True

@@ -47,7 +47,9 @@ pub fn check(context: &Context) {
         assert!(bench.agrees(&layout, (1 << 50) + 16 - low, round), "{layout:?}");
     }
     println!("400 random layouts gathered, {scattered} scattered, {items} items: right");
-    bench.copies_many(&mut random);
+    for apart in [1 << 10, 1 << 17, 1 << 24] {
+        bench.copies_many(&mut random, apart);
+    }
     drop(bench);
     wait_for_releases();
 }
@@ -133,9 +135,10 @@ impl Bench {
         true
     }
 
-    /// Copies bytes of all alignments and many lengths by few launches, and compares all.
-    fn copies_many(&self, random: &mut Random) {
-        let (mut host, apart) = (vec![0; ROOM as usize], 1 << 17);
+    /// Copies bytes of all alignments and many lengths, at most `apart`, by few launches, and
+    /// compares all.
+    fn copies_many(&self, random: &mut Random, apart: u64) {
+        let mut host = vec![0; ROOM as usize];
         pattern::fill(&mut host, 3, 0);
         copy::host_to_device(&self.stream, &self.array.span(), &host, LONG).unwrap();
         copy::fill(&self.stream, &self.dense.span(), 0xEE).unwrap();
