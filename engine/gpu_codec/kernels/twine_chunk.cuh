@@ -134,6 +134,7 @@ DEVICE void begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
     if (lane == 0) w = window_of(job.cut, job.n, c);
     __syncwarp();
 #if FETCHES
+    if (QUICK && w.m != 1024) return;
     fetch_values(shared.stage[warp], (const u32 *)job.source, w, lane);
     wait_for_fetched();
     __syncwarp();
@@ -192,14 +193,15 @@ DEVICE u32 encode_chunk(Shared &shared, LaneErrors &errors, u32 warp, u32 lane) 
 #else
     bool measured = false;
 #if QUICK
+    const bool full = shared.windows[warp].m == 1024;
 #if MEASURES
-    if (shared.work == WORK_MEASURE) {
+    if (full && shared.work == WORK_MEASURE) {
         measure_fetched(shared, warp, lane);
         return 0;
     }
 #endif
     u32 words;
-    if (encode_quick(shared, errors, warp, lane, words, measured)) return words;
+    if (full && encode_quick(shared, errors, warp, lane, words, measured)) return words;
     __syncwarp();
 #endif
     return encode_any(shared, measured, warp, lane);

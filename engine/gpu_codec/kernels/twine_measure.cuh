@@ -215,10 +215,9 @@ DEVICE void measure_zeros(Shared &shared, u32 m, u32 warp, u32 lane) {
 }
 
 #if QUICK
-// The squares of the values of a lane, which are finite if those of the chunk are coded. Those
-// outside are 0.
-DEVICE Measured<float> measure_finite(const float (&x)[32], u32 inside) {
-    Measured<float> own = {0, 0, 0, inside};
+// The squares of the values of a lane, which are finite if those of the chunk are coded.
+DEVICE Measured<float> measure_finite(const float (&x)[32]) {
+    Measured<float> own = {0, 0, 0, 32};
     Squares squares = {{0, 0, 0, 0}};
     UNROLL for (int i = 0; i < 32; i++) {
         squares.sums[i & 3] = plus_square(squares.sums[i & 3], without_subnormal(x[i]));
@@ -239,29 +238,26 @@ DEVICE bool may_extend(const Shared &shared, const Step32 &step, float twice, u3
 }
 
 // The extremes of a lane's values that were fetched, which are finite.
-DEVICE Measured<float> measure_extremes(const u32 *values, u32 inside, u32 lane) {
-    float x[32];
-    read_fetched(values, x, lane);
+DEVICE Measured<float> measure_extremes(const u32 *values, u32 lane) {
+    const float4 *mine = (const float4 *)(values + FETCHED_STRIDE * lane);
     Measured<float> own = nothing_measured<float>();
-    own.finite = inside;
-    UNROLL for (u32 i = 0; i < 32; i++) {
-        own.low = fminf(own.low, i < inside ? x[i] : own.low);
-        own.high = fmaxf(own.high, i < inside ? x[i] : own.high);
+    own.finite = 32;
+    UNROLL for (int i = 0; i < 8; i++) {
+        float4 four = mine[i];
+        own.low = fminf(fminf(own.low, four.x), fminf(four.y, fminf(four.z, four.w)));
+        own.high = fmaxf(fmaxf(own.high, four.x), fmaxf(four.y, fmaxf(four.z, four.w)));
     }
     return own;
 }
 
-// A chunk that was fetched, of any values.
+// A full chunk that was fetched, of any values.
 DEVICE void measure_fetched(Shared &shared, u32 warp, u32 lane) {
-    const u32 inside = inside_of_block(shared.windows[warp], lane);
     const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
     float x[32];
     read_fetched(shared.stage[warp], x, lane);
     Measured<float> own = nothing_measured<float>();
     Squares squares = {{0, 0, 0, 0}};
-    UNROLL for (u32 i = 0; i < 32; i++) {
-        if (i < inside) measure_value(own, squares, x[i], i, summed);
-    }
+    UNROLL for (int i = 0; i < 32; i++) measure_value(own, squares, x[i], i, summed);
     own.squares = sum_of(squares);
     note_measured(shared, own, warp, lane);
 }

@@ -114,8 +114,7 @@ DEVICE u32 residuals_of(U (&q)[32], u32 inside, u32 lane, u32 cut, u32 kind) {
 template <int PROFILE, typename U>
 DEVICE void widths_in(const U (&q)[32], const Window &w, u32 inside, u32 lane, u32 cut,
                       u32 (&widths)[3]) {
-    // A full chunk is rare here where there is a quick way.
-    if (!QUICK && w.m == 1024) return widths_of<PROFILE, true, U>(q, inside, lane, cut, widths);
+    if (w.m == 1024) return widths_of<PROFILE, true, U>(q, inside, lane, cut, widths);
     widths_of<PROFILE, false, U>(q, inside, lane, cut, widths);
 }
 
@@ -224,7 +223,7 @@ DEVICE void write_sparse_parts(u32 *to, const u32 (&parts)[N], u32 mask, u32 wid
     UNROLL for (int begin = 0; begin < 32; begin += group) {
         u32 word = 0;
         UNROLL for (int i = begin + group; i-- > begin;) {
-            u32 z = parts[i & (N - 1)] >> N * (i / N) & (ALL >> (32 - N));
+            u32 z = parts[i & (N - 1)] >> N * (i / N) & ((1u << N) - 1);
             if (z) word = (word << width) + z;
         }
         packer.put32(word, width * __popc(mask >> begin & ((1u << group) - 1)));

@@ -1,4 +1,4 @@
-// Chunks of float32 in mode 1 whose coefficients are small and have no outlier, as nearly all
+// Full chunks of float32 in mode 1 whose coefficients are small and have no outlier, as nearly all
 // are. Whole numbers below 2^22 and their differences are exact as floats, and a multiprocessor has
 // twice as many lanes for these as for integers: coefficients stay floats until their bits are
 // packed. What does not fit goes the general way, which gives the same bytes.
@@ -19,11 +19,8 @@ struct LaneErrors {
 #define QUICK_ROUND 12582912.0f  // 1.5 * 2^23: what is added to it loses its fraction
 #define QUICK_BITS 8388607.5f    // 2^23 - 0.5: a residual z as z + 0.5 added to it is 2^23 + z
 #define QUICK_PROFILE (FORM >> 16 & 0xff)
-// Coefficients below it give residuals that are exact as floats in every kind: L takes the sum of
-// two in one dimension, of four in two, and of eight in three.
-#define QUICK_LIMIT (QUICK_PROFILE == 3 ? 0x1p18f : QUICK_PROFILE == 2 ? 0x1p20f : 0x1p21f)
-// Twice a residual and 0.5 is exact below it.
-#define QUICK_MOST 0x1p23f
+// Coefficients twice as large give residuals below 2^22 in every kind.
+#define QUICK_LIMIT (QUICK_PROFILE == 3 ? 0x1p15f : 0x1p17f)
 
 // Goes through a lane's coefficients, from the first to the last. A residual d is given as
 // 2 d + 0.5, whose magnitude is 0.5 more than its zig-zag form.
@@ -75,9 +72,9 @@ struct QuickWalker {
     }
 };
 
-// Replaces coefficients by the residuals of a kind, those outside by 0.
+// Replaces coefficients by the residuals of a kind.
 template <int PROFILE, int KIND>
-DEVICE void quick_residuals(float (&q)[32], u32 inside, u32 lane) {
+DEVICE void quick_residuals(float (&q)[32], u32 lane) {
     QuickWalker<PROFILE> walker;
     walker.begin(q, lane);
     UNROLL for (int i = 0; i < 32; i++) {
@@ -85,33 +82,26 @@ DEVICE void quick_residuals(float (&q)[32], u32 inside, u32 lane) {
         walker.template next<1 << KIND>(q[i], t);
         q[i] = t[KIND];
     }
-    if (inside < 32) {
-        UNROLL for (u32 i = 0; i < 32; i++) q[i] = i < inside ? q[i] : 0.5f;
-    }
 }
 
 // z + 0.5 of the largest residual, as its width: its exponent says it, for 0.5 as well.
 DEVICE u32 quick_width(float most) { return (__float_as_uint(most) >> 23) - 126; }
 
 // The widths of the lane's block in kinds 0, 1, 2, and twice its largest coefficient and 0.5 at
-// least; false if the coefficients are too large. Those outside are 0.
-template <int PROFILE, bool FULL>
-DEVICE bool quick_widths(const float (&q)[32], u32 inside, u32 lane, u32 (&widths)[3],
-                         float &twice) {
+// least; false if the coefficients are too large.
+template <int PROFILE>
+DEVICE bool quick_widths(const float (&q)[32], u32 lane, u32 (&widths)[3], float &twice) {
     QuickWalker<PROFILE> walker;
     walker.begin(q, lane);
     float most[3] = {0.5f, 0.5f, 0.5f};
-    UNROLL for (u32 i = 0; i < 32; i++) {
+    UNROLL for (int i = 0; i < 32; i++) {
         float t[3];
         walker.template next<7>(q[i], t);
-        UNROLL for (int k = 0; k < 3; k++) {
-            const float own = FULL || i < inside ? fabsf(t[k]) : 0.5f;
-            most[k] = fmaxf(most[k], own);
-        }
+        UNROLL for (int k = 0; k < 3; k++) most[k] = fmaxf(most[k], fabsf(t[k]));
     }
     UNROLL for (int k = 0; k < 3; k++) widths[k] = quick_width(most[k]);
     twice = __fadd_rn(most[0], 0.5f);
-    return most[0] < 2 * QUICK_LIMIT && fmaxf(most[1], most[2]) < QUICK_MOST;
+    return most[0] < 2 * QUICK_LIMIT;
 }
 
 DEVICE float sum_of_warp(float x) {
@@ -165,13 +155,7 @@ DEVICE void keep_lane_errors(Shared &shared, LaneErrors &own, u32 warp, u32 lane
 // Residuals of up to N bits side by side: residual k + j N is part j of word k.
 template <int N>
 DEVICE void quick_parts(const float (&t)[32], u32 (&parts)[N]) {
-    if (N == 32) {
-        UNROLL for (int k = 0; k < N; k++) {
-            parts[k] = __float_as_uint(__fadd_rn(fabsf(t[k & 31]), QUICK_BITS)) & 0x7fffff;
-        }
-        return;
-    }
-    UNROLL for (int k = 0; k < (N & 31); k++) {
+    UNROLL for (int k = 0; k < N; k++) {
         float low = __fadd_rn(fabsf(t[k]), QUICK_BITS);
         float high = __fadd_rn(fabsf(t[k + 16]), QUICK_BITS);
         if (N == 8) {
@@ -182,10 +166,9 @@ DEVICE void quick_parts(const float (&t)[32], u32 (&parts)[N]) {
     }
 }
 
-// Writes a chunk whose residuals have at most N bits to shared memory, if its words are fewer than
-// `most`; gives them, or 0.
+// Writes a chunk whose residuals have at most N bits to shared memory; gives its words.
 template <int N>
-DEVICE u32 quick_pack(u32 *stage, const float (&t)[32], u32 kind, u32 width, u32 most, u32 lane) {
+DEVICE u32 quick_pack(u32 *stage, const float (&t)[32], u32 kind, u32 width, u32 lane) {
     u32 parts[N], planes[N], mask = 0;
     quick_parts<N>(t, parts);
     UNROLL for (int k = 0; k < N; k++) planes[k] = parts[k];
@@ -194,8 +177,6 @@ DEVICE u32 quick_pack(u32 *stage, const float (&t)[32], u32 kind, u32 width, u32
     const Cost cost = cost_of(width, __popc(mask));
     const bool sparse = cost.words < width;
     const u32 before = exclusive_sum(cost.words, lane);
-    const u32 words = 9 + __shfl_sync(ALL, before + cost.words, 31);
-    if (words >= most) return 0;
     write_head(stage, kind, 0, width | (sparse ? 0x80u : 0), lane);
     u32 *to = stage + 9 + before;
     const u32 dense = sparse ? 0 : width;
@@ -204,43 +185,23 @@ DEVICE u32 quick_pack(u32 *stage, const float (&t)[32], u32 kind, u32 width, u32
     }
     if (sparse) {
         to[0] = mask;
-        // Wide ones are rarely sparse: made again of the planes, or each would keep a register.
-        if (N == 32) {
-            transpose(planes);
-            UNROLL for (int k = 0; k < N; k++) parts[k] = planes[k];
-        }
         write_sparse_parts<N>(to + 1, parts, mask, width);
     }
-    return words;
+    return 9 + __shfl_sync(ALL, before + cost.words, 31);
 }
 
-// Writes the residuals of a kind to shared memory; gives the chunk's words, or 0 if they are not
-// fewer than those of the values.
-DEVICE u32 quick_write(u32 *stage, float (&q)[32], u32 kind, u32 width, const Window &w, u32 lane) {
-    const u32 inside = inside_of_block(w, lane), raw = raw_words(w.m, 32);
-    const u32 most = max_of_warp(width);
-    if (kind == 0) quick_residuals<QUICK_PROFILE, 0>(q, inside, lane);
-    if (kind == 1) quick_residuals<QUICK_PROFILE, 1>(q, inside, lane);
-    if (kind == 2) quick_residuals<QUICK_PROFILE, 2>(q, inside, lane);
-    if (most <= 8) return quick_pack<8>(stage, q, kind, width, raw, lane);
-    if (most <= 16) return quick_pack<16>(stage, q, kind, width, raw, lane);
-    return quick_pack<32>(stage, q, kind, width, raw, lane);
-}
-
-// Encodes a chunk that was fetched, in shared memory, and gives its words; false if it has to go the
-// general way. Says whether the chunk has been measured.
+// Encodes a full chunk that was fetched, in shared memory, and gives its words; false if it has to
+// go the general way. Says whether the chunk has been measured.
 DEVICE bool encode_quick(Shared &shared, LaneErrors &errors, u32 warp, u32 lane, u32 &words,
                          bool &measured) {
     const Step32 step = narrow_step(shared.step);
-    const Window &w = shared.windows[warp];
-    const u32 inside = inside_of_block(w, lane);
     u32 *stage = shared.stage[warp];
     float q[32];
     read_fetched(stage, q, lane);
 #if MEASURES
     Measured<float> found;
     const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
-    if (measures(shared) && summed) found = measure_finite(q, inside);
+    if (measures(shared) && summed) found = measure_finite(q);
 #endif
     const float scale = scale_of(step);
     float largest, sum, twice = 0.5f;
@@ -249,38 +210,43 @@ DEVICE bool encode_quick(Shared &shared, LaneErrors &errors, u32 warp, u32 lane,
     bool fits = quick_coefficients(q, step, scale, largest, sum, some);
     if (!__all_sync(ALL, fits)) return false;
     const bool nothing = !__any_sync(ALL, some);
-    if (!nothing) {
-        fits = w.m == 1024 ? quick_widths<QUICK_PROFILE, true>(q, 32, lane, widths, twice)
-                           : quick_widths<QUICK_PROFILE, false>(q, inside, lane, widths, twice);
-    }
+    if (!nothing) fits = quick_widths<QUICK_PROFILE>(q, lane, widths, twice);
     if (!__all_sync(ALL, fits)) return false;
 #if MEASURES
     if (measures(shared)) {
         if (summed) {
             note_measured(shared, found, warp, lane);
         } else if (may_extend(shared, step, twice, warp)) {
-            note_measured(shared, measure_extremes(stage, inside, lane), warp, lane);
+            note_measured(shared, measure_extremes(stage, lane), warp, lane);
         }
         measured = true;
     }
 #endif
-    // Below 24 each, so that the sums do not run into each other.
-    const u32 sums = nothing ? 0 : sum_of_warp(widths[0] | widths[1] << 10 | widths[2] << 20);
-    const u32 words0 = sums & 0x3ff, words1 = sums >> 10 & 0x3ff, words2 = sums >> 20;
-    // With the first coefficient alone all are the same, and perhaps the values are.
-    const bool alike = nothing || words1 == __shfl_sync(ALL, widths[1], 0);
-    if (alike && stage[0] != 0 && are_same(stage, inside, lane)) {
-        words = stage_constant(stage, stage[0], 32, lane);
+    words = 0;
+    if (nothing) {
+        if (stage[0] && are_same(stage, lane)) {
+            words = stage_constant(stage, stage[0], 32, lane);
+        } else {
+            note_lane_errors(errors, largest, sum);
+        }
         return true;
     }
-    words = 0;
+    // Below 23 each, so that the sums do not run into each other.
+    const u32 sums = sum_of_warp(widths[0] | widths[1] << 10 | widths[2] << 20);
+    const u32 words0 = sums & 0x3ff, words1 = sums >> 10 & 0x3ff, words2 = sums >> 20;
+    // With the first coefficient alone all are the same, and perhaps the values are.
+    if (words1 == __shfl_sync(ALL, widths[1], 0)) return false;
     u32 kind = 0, least_words = words0, width = widths[0];
     if (words1 < least_words) kind = 1, least_words = words1, width = widths[1];
     if (words2 < least_words) kind = 2, width = widths[2];
-    if (!nothing) words = quick_write(stage, q, kind, width, w, lane);
-    const bool coded = nothing || words;
-    if (coded) note_lane_errors(errors, largest, sum);
-    if (!coded) words = stage_raw(stage, w, lane);
+    const bool narrower = __all_sync(ALL, width <= 8);
+    if (!narrower && !__all_sync(ALL, width <= 16)) return false;
+    note_lane_errors(errors, largest, sum);
+    if (kind == 0) quick_residuals<QUICK_PROFILE, 0>(q, lane);
+    if (kind == 1) quick_residuals<QUICK_PROFILE, 1>(q, lane);
+    if (kind == 2) quick_residuals<QUICK_PROFILE, 2>(q, lane);
+    words = narrower ? quick_pack<8>(stage, q, kind, width, lane)
+                     : quick_pack<16>(stage, q, kind, width, lane);
     __syncwarp();
     return true;
 }

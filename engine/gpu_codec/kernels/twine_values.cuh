@@ -288,13 +288,15 @@ DEVICE void read_fetched(const u32 *values, u32 (&x)[32], u32 lane) {
     read_fours<uint4>(values, x, lane);
 }
 
-// Whether all values inside that were fetched are the same.
-DEVICE bool are_same(const u32 *values, u32 inside, u32 lane) {
-    u32 x[32], differ = 0;
-    read_fetched(values, x, lane);
-    UNROLL for (u32 i = 0; i < 32; i++) differ |= i < inside ? x[i] ^ values[0] : 0;
+#if QUICK
+// Whether all values of a full chunk that was fetched are the same.
+DEVICE bool are_same(const u32 *values, u32 lane) {
+    const u32 first = values[0], *mine = values + FETCHED_STRIDE * lane;
+    u32 differ = 0;
+    UNROLL for (int i = 0; i < 32; i++) differ |= mine[i] ^ first;
     return !__any_sync(ALL, differ != 0);
 }
+#endif
 
 // A chunk as it is, from values that were fetched; gives its words.
 DEVICE u32 stage_raw(u32 *stage, const Window &w, u32 lane) {
