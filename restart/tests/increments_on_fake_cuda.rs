@@ -284,7 +284,7 @@ fn without_a_kernel_the_host_finds_what_has_changed() {
     let c = open(scratch.path(), Stage::Gpu, &Codecs::default()).unwrap();
     let mut state = first();
     for step in 1..=3 {
-        fake.fail("cuLaunchKernel", 0, 1);
+        fake.fail("cuModuleLoadData", 0, 1);
         save(&c, step, &state).unwrap();
         c.flush(&Wait::default()).unwrap();
         check(&c, step, &state).unwrap();
