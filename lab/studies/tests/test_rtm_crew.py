@@ -155,7 +155,9 @@ def test_ctrl_c_of_a_terminal_does_not_reach_processes_even_while_they_start(job
     masks = _Masks()
     with pytest.raises(KeyboardInterrupt):
         run_crew(Order(job, None, check=False), Processes(2), masks)
-    assert masks.blocked == [1 << signal.SIGINT - 1] * 2
+    # A process that starts a thread blocks all signals for a moment.
+    assert len(masks.blocked) == 2
+    assert all(mask & 1 << signal.SIGINT - 1 for mask in masks.blocked)
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())
 
 
