@@ -327,11 +327,23 @@ DEVICE u32 rows_inside(const Window &w, u32 column) {
     return ALL >> (32 - 8 * w.dz) & ((1u << w.hy) - 1) * 0x01010101u;
 }
 
-// Index in the array of the first value of a row (profiles 2 and 3).
-DEVICE u64 row_of(const Window &w, u32 block) {
-    u64 row = profile_of(w) == 2 ? (u64)block : (u64)(block >> 3) * w.ny + (block & 7);
-    return w.base + row * w.nx;
+// The rows of a chunk: how far apart they are, and where the next plane is after eight of them
+// (profile 3).
+struct Rows {
+    u64 row, plane;
+};
+
+DEVICE Rows rows_of(const Window &w) {
+    const u64 nx = profile_of(w) == 1 ? 32 : w.nx;
+    Rows rows = {nx, profile_of(w) == 3 ? (w.ny - 8) * nx : 0};
+    return rows;
 }
+
+// The offset of a row from the first.
+DEVICE u64 offset_of(const Rows &rows, u32 row) { return row * rows.row + (row >> 3) * rows.plane; }
+
+// Index in the array of the first value of a row (profiles 2 and 3).
+DEVICE u64 row_of(const Window &w, u32 block) { return w.base + offset_of(rows_of(w), block); }
 
 // Index in the array of a position that is inside.
 DEVICE u64 index_of(const Window &w, u32 position) {

@@ -150,7 +150,7 @@ DEVICE u32 encode_zeros(Shared &shared, bool measured, u32 warp, u32 lane) {
     return 0;
 }
 
-// From values in shared memory on; `some` is 0 if it is known that all of the lane's are.
+// From values in shared memory on; `some` is 0 if all of the lane's are.
 template <typename U>
 DEVICE u32 encode_some(Shared &shared, U *stage, u32 some, bool measured, u32 warp, u32 lane) {
     if (!__any_sync(ALL, some != 0)) return encode_zeros(shared, measured, warp, lane);
@@ -163,7 +163,7 @@ DEVICE u32 encode_some(Shared &shared, U *stage, u32 some, bool measured, u32 wa
 template <typename T, typename U>
 DEVICE u32 stage_chunk(Shared &shared, U *stage, u32 warp, u32 lane) {
     const T *source = (const T *)shared.job.source;
-    return stage_values<STRIDE, T, U>(stage, source, shared.windows[warp], lane);
+    return stage_values<T, U>(stage, source, shared.windows[warp], lane);
 }
 
 // The general way; `measured` says whether the chunk has been measured before.

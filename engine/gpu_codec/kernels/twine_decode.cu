@@ -257,13 +257,12 @@ DEVICE void write_value(u64 target, u32 bits, u64 index, u64 value) {
 // Writes the values inside of a chunk of which a lane has a column.
 template <bool FULL, typename T, typename U>
 DEVICE void write_column(T *to, const U (&q)[32], const Window &w, u32 lane) {
-    const u64 nx = profile_of(w) == 1 ? 32 : w.nx;
-    const u64 plane = profile_of(w) == 3 ? (w.ny - 7) * nx : nx;
-    const u32 rows = rows_inside(w, lane);
+    const Rows rows = rows_of(w);
+    const u32 inside = rows_inside(w, lane);
     to += w.base + lane;
     UNROLL for (u32 b = 0; b < 32; b++) {
-        if (FULL || rows >> b & 1) __stcs(to, (T)q[b]);
-        to += (b & 7) == 7 ? plane : nx;
+        if (FULL || inside >> b & 1) __stcs(to, (T)q[b]);
+        to += rows.row + ((b & 7) == 7 ? rows.plane : 0);
     }
 }
 

@@ -5,16 +5,17 @@
 
 // ---- Out ---------------------------------------------------------------------------------------
 
-// A chunk to where it belongs. A lane reads four words before it writes them: the compiler takes a
-// store for one to where it reads from, so that each word would wait for the one before.
-DEVICE void write_chunk(u32 *to, const u32 *stage, u32 words, u32 lane) {
+// Moves the words of a chunk. A lane reads four before it writes them: the compiler takes a store
+// for one to where it reads from, so that each word would wait for the one before.
+template <typename Read, typename Write>
+DEVICE void move_words(u32 words, u32 lane, Read read, Write write) {
     u32 i = lane;
     UNROLL1 for (; i + 96 < words; i += 128) {
         u32 some[4];
-        UNROLL for (u32 j = 0; j < 4; j++) some[j] = stage[i + 32 * j];
-        UNROLL for (u32 j = 0; j < 4; j++) __stcs(to + i + 32 * j, some[j]);
+        UNROLL for (u32 j = 0; j < 4; j++) some[j] = read(i + 32 * j);
+        UNROLL for (u32 j = 0; j < 4; j++) write(i + 32 * j, some[j]);
     }
-    UNROLL1 for (; i < words; i += 32) __stcs(to + i, stage[i]);
+    UNROLL1 for (; i < words; i += 32) write(i, read(i));
 }
 
 // The part of a raw job that a warp copies.
@@ -285,7 +286,7 @@ DEVICE u64 words_up_to(const EncodeLaunch &a, Shared &shared, u32 tile, u32 all,
 // A place in the ring.
 DEVICE u32 in_ring(u32 at) { return at < KEPT ? at : at - KEPT; }
 
-// Writes the first of the tiles that the warp has kept, as `write_chunk` does.
+// Writes the first of the tiles that the warp has kept.
 DEVICE void write_kept(const EncodeLaunch &a, Shared &shared, Own &own, u64 sum, u32 warp,
                        u32 lane) {
     const u32 tile = __shfl_sync(ALL, own.tile, own.first);
@@ -298,13 +299,9 @@ DEVICE void write_kept(const EncodeLaunch &a, Shared &shared, Own &own, u64 sum,
     u32 *to = (u32 *)place_of(a, shared, own, tile, sum, rest, words, warp, lane);
     if (to == 0) return;
     const u32 *kept = shared.kept[warp];
-    u32 i = lane;
-    UNROLL1 for (; i + 96 < words; i += 128) {
-        u32 some[4];
-        UNROLL for (u32 j = 0; j < 4; j++) some[j] = kept[in_ring(at + i + 32 * j)];
-        UNROLL for (u32 j = 0; j < 4; j++) __stcs(to + i + 32 * j, some[j]);
-    }
-    UNROLL1 for (; i < words; i += 32) __stcs(to + i, kept[in_ring(at + i)]);
+    move_words(
+        words, lane, [&](u32 i) { return kept[in_ring(at + i)]; },
+        [&](u32 i, u32 word) { __stcs(to + i, word); });
 }
 
 // Asks what is known of the tiles that the warp has kept.
@@ -347,13 +344,9 @@ DEVICE void keep_words(Shared &shared, Own &own, u32 tile, u32 rest, u32 words, 
     u32 *kept = shared.kept[warp];
     // Other lanes may still be reading what was there.
     __syncwarp();
-    u32 i = lane;
-    UNROLL1 for (; i + 96 < words; i += 128) {
-        u32 some[4];
-        UNROLL for (u32 j = 0; j < 4; j++) some[j] = stage[i + 32 * j];
-        UNROLL for (u32 j = 0; j < 4; j++) kept[in_ring(at + i + 32 * j)] = some[j];
-    }
-    UNROLL1 for (; i < words; i += 32) kept[in_ring(at + i)] = stage[i];
+    move_words(
+        words, lane, [&](u32 i) { return stage[i]; },
+        [&](u32 i, u32 word) { kept[in_ring(at + i)] = word; });
 }
 
 // A tile of a raw job.
@@ -407,7 +400,11 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
     }
     const u64 sum = words_up_to(a, shared, tile, all, warp, lane);
     u32 *to = (u32 *)place_of(a, shared, own, tile, sum, rest, words, warp, lane);
-    if (to) write_chunk(to, (const u32 *)shared.stage[warp], words, lane);
+    if (to == 0) return;
+    const u32 *stage = (const u32 *)shared.stage[warp];
+    move_words(
+        words, lane, [&](u32 i) { return stage[i]; },
+        [&](u32 i, u32 word) { __stcs(to + i, word); });
 }
 
 // ---- The kernel --------------------------------------------------------------------------------

@@ -144,21 +144,6 @@ DEVICE u32 unpack(U *to, uint4 four) {
 // wait for the one before: the compiler takes the store for one to where they load from.
 #define LOADS 8
 
-// The rows of a chunk: how far apart they are, and where the next plane is after eight of them
-// (profile 3).
-struct Rows {
-    u64 row, plane;
-};
-
-DEVICE Rows rows_of(const Window &w) {
-    const u64 nx = profile_of(w) == 1 ? 32 : w.nx;
-    Rows rows = {nx, profile_of(w) == 3 ? (w.ny - 8) * nx : 0};
-    return rows;
-}
-
-// The offset of a row from the first.
-DEVICE u64 offset_of(const Rows &rows, u32 row) { return row * rows.row + (row >> 3) * rows.plane; }
-
 // Whether rows begin at multiples of 16 bytes, and end there.
 template <typename T>
 DEVICE bool has_parts(const T *first, const Window &w) {
@@ -169,7 +154,7 @@ DEVICE bool has_parts(const T *first, const Window &w) {
 
 // A chunk whose rows have parts of 16 bytes; 0 where nothing is inside. Returns 0 if all values of
 // the lane are.
-template <int STEP, typename T, typename U>
+template <typename T, typename U>
 DEVICE u32 stage_parts(U *stage, const T *first, const Window &w, u32 lane) {
     const u32 per = 16 / sizeof(T), lanes = 32 / per, rows = 32 / lanes;
     const u32 group = lanes < LOADS ? lanes : LOADS, column = lane % lanes * per;
@@ -187,17 +172,17 @@ DEVICE u32 stage_parts(U *stage, const T *first, const Window &w, u32 lane) {
         }
         UNROLL for (u32 j = 0; j < group; j++) {
             const u32 row = (begin + j) * rows + lane / lanes;
-            some |= unpack<T, U>(stage + row * STEP + column, parts[j]);
+            some |= unpack<T, U>(stage + row * STRIDE + column, parts[j]);
         }
     }
     return some;
 }
 
-// Returns 0 if it is known that all values of the lane are. Blocks are STEP values apart.
-template <int STEP, typename T, typename U>
+// Returns 0 if all values of the lane are.
+template <typename T, typename U>
 DEVICE u32 stage_values(U *stage, const T *source, const Window &w, u32 lane) {
     const T *first = source + w.base;
-    if (has_parts(first, w)) return stage_parts<STEP, T, U>(stage, first, w, lane);
+    if (has_parts(first, w)) return stage_parts<T, U>(stage, first, w, lane);
     const Window own = w;
     const u32 inside = rows_inside(w, lane);
     u32 some = 0;
@@ -208,7 +193,7 @@ DEVICE u32 stage_values(U *stage, const T *source, const Window &w, u32 lane) {
             values[j] = inside >> (begin + j) & 1 ? (U)__ldcs(source + index) : 0;
         }
         UNROLL for (u32 j = 0; j < LOADS; j++) {
-            stage[(begin + j) * STEP + lane] = values[j];
+            stage[(begin + j) * STRIDE + lane] = values[j];
             some |= (u32)values[j] | (u32)((u64)values[j] >> 32);
         }
     }
@@ -259,15 +244,16 @@ DEVICE void fetch_each(u32 *to, const u32 *values, const Window &w, u32 lane) {
     }
 }
 
-// Asks for the values of a chunk; zeros where nothing is inside.
+template <bool FULL>
+DEVICE void fetch_some(u32 *to, const u32 *values, const Window &w, u32 lane) {
+    if (has_parts(values, w)) return fetch_parts<FULL>(to, values, w, lane);
+    fetch_each<FULL>(to, values, w, lane);
+}
+
+// Asks for the values of a chunk; zeros where nothing is inside. Within a bound chunks are full.
 DEVICE void fetch_values(u32 *to, const u32 *source, const Window &w, u32 lane) {
-    const u32 *values = source + w.base;
-    if (has_parts(values, w)) {
-        if (w.m == 1024) return fetch_parts<true>(to, values, w, lane);
-        return fetch_parts<false>(to, values, w, lane);
-    }
-    if (w.m == 1024) return fetch_each<true>(to, values, w, lane);
-    fetch_each<false>(to, values, w, lane);
+    if (QUICK || w.m == 1024) return fetch_some<true>(to, source + w.base, w, lane);
+    fetch_some<false>(to, source + w.base, w, lane);
 }
 
 // The values of a lane.
