@@ -280,27 +280,31 @@ fn faults_of_the_driver_cost_no_checkpoint_that_counts() {
 
 #[test]
 fn without_a_kernel_the_host_finds_what_has_changed() {
-    let (fake, scratch) = (Fake::start(), Scratch::new());
-    let c = open(scratch.path(), Stage::Gpu, &Codecs::default()).unwrap();
-    let mut state = first();
-    for step in 1..=3 {
-        fake.fail("cuModuleLoadData", 0, 1);
-        save(&c, step, &state).unwrap();
+    // Several arrays are copied by a kernel as well, one array is not.
+    for (call, arrays) in [("cuModuleLoadData", 4), ("cuLaunchKernel", 1)] {
+        let (fake, scratch) = (Fake::start(), Scratch::new());
+        let c = open(scratch.path(), Stage::Gpu, &Codecs::default()).unwrap();
+        let mut state = first();
+        state.truncate(arrays);
+        for step in 1..=3 {
+            fake.fail(call, 0, 1);
+            save(&c, step, &state).unwrap();
+            c.flush(&Wait::default()).unwrap();
+            check(&c, step, &state).unwrap();
+            state[0].1[7] ^= 1;
+        }
+        assert_eq!(c.hashed_on_gpu(), 0);
+        let increments =
+            frames(scratch.path()).unwrap().values().filter(|bytes| bytes.len() < 200_000).count();
+        assert_eq!(increments, 2);
+        // It goes on with the hashes of the host.
+        fake.reset();
+        save(&c, 4, &state).unwrap();
         c.flush(&Wait::default()).unwrap();
-        check(&c, step, &state).unwrap();
-        state[0].1[7] ^= 1;
+        check(&c, 4, &state).unwrap();
+        assert_eq!(c.hashed_on_gpu(), 1);
+        close(&c).unwrap();
     }
-    assert_eq!(c.hashed_on_gpu(), 0);
-    let increments =
-        frames(scratch.path()).unwrap().values().filter(|bytes| bytes.len() < 200_000).count();
-    assert_eq!(increments, 2);
-    // It goes on with the hashes of the host.
-    fake.reset();
-    save(&c, 4, &state).unwrap();
-    c.flush(&Wait::default()).unwrap();
-    check(&c, 4, &state).unwrap();
-    assert_eq!(c.hashed_on_gpu(), 1);
-    close(&c).unwrap();
 }
 
 #[test]

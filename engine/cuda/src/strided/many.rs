@@ -12,8 +12,8 @@ use crate::kernels::Module;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
 
-/// The most copies of one launch: what a kernel takes as parameters is 4 KiB. A table in memory of
-/// the device has no such limit, but one launch for so many arrays costs less than to name them.
+/// The most copies of one launch: the parameters of a kernel have at most 4 KiB. A table in device
+/// memory would have no such limit, but the launch takes less time than listing these arrays does.
 pub(super) const MOST: usize = 168;
 
 /// The largest copy that goes by a launch. The driver's own copy of more is as cheap, and as fast
@@ -45,7 +45,7 @@ pub(super) struct Many {
 }
 
 impl Many {
-    /// No copy, in tiles of so many bytes.
+    /// An empty list; a block copies `tile_bytes` bytes.
     pub(super) fn of_tiles(tile_bytes: u32) -> Many {
         Many { count: 0, tile_bytes, copies: [Dense::default(); MOST] }
     }

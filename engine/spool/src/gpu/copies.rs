@@ -43,6 +43,16 @@ impl Part {
         self.offset + self.len
     }
 
+    /// Whether `next` comes right after it, with nothing but padding between them.
+    pub(crate) fn meets(self, next: Part) -> bool {
+        self.end().next_multiple_of(UNIT) == next.offset
+    }
+
+    /// From the first of some parts to the end of the last one.
+    pub(crate) fn whole(first: Part, last: Part) -> Part {
+        Part { offset: first.offset, len: last.end() - first.offset }
+    }
+
     /// As indices: what is in memory has places that fit `usize`.
     pub(crate) fn range(self) -> std::ops::Range<usize> {
         self.offset as usize..(self.offset + self.len) as usize
@@ -236,7 +246,7 @@ fn runs<'r, 'a>(arrays: &'r [OnItsWay<'a>]) -> impl Iterator<Item = &'r [OnItsWa
     arrays.chunk_by(move |(one, _), (next, _)| {
         bytes += one.len;
         let is_small = one.len.max(next.len) <= SMALL && bytes + next.len <= TOGETHER;
-        let goes_on = is_small && one.end().next_multiple_of(UNIT) == next.offset;
+        let goes_on = is_small && one.meets(*next);
         bytes = if goes_on { bytes } else { 0 };
         goes_on
     })
@@ -246,7 +256,7 @@ fn runs<'r, 'a>(arrays: &'r [OnItsWay<'a>]) -> impl Iterator<Item = &'r [OnItsWa
 /// no memory.
 fn aside(gpu: &Gpu, run: &[OnItsWay<'_>], stream: &Stream) -> Option<(Part, ScratchLease)> {
     let [(first, _), .., (last, _)] = run else { return None };
-    let whole = Part { offset: first.offset, len: last.end() - first.offset };
+    let whole = Part::whole(*first, *last);
     Some((whole, gpu.scratch(whole.len, stream).ok()?))
 }
 

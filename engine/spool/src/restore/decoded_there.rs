@@ -158,13 +158,12 @@ impl RestoreTicket {
         let bytes = parts.iter().map(|part| part.len.next_multiple_of(UNIT)).sum();
         let lease = gpu.scratch(bytes, on)?;
         let (mut streams, mut at) = (Vec::with_capacity(all.len()), 0);
-        for run in parts.chunk_by(|one, next| one.end().next_multiple_of(UNIT) == next.offset) {
-            let (first, last) = (&run[0], &run[run.len() - 1]);
-            let whole = Part { offset: first.offset, len: last.end() - first.offset };
+        for run in parts.chunk_by(|one, next| one.meets(*next)) {
+            let whole = Part::whole(run[0], run[run.len() - 1]);
             let to = lease.span().slice(at, whole.len)?;
             gpu::send(gpu, self.state.data(), whole, &to, on)?;
             for part in run {
-                streams.push(to.slice(part.offset - first.offset, part.len)?);
+                streams.push(to.slice(part.offset - whole.offset, part.len)?);
             }
             at += whole.len.next_multiple_of(UNIT);
         }

@@ -82,7 +82,7 @@ def _rates(plan: Plan, report: Report) -> None:
     rates.run(plan, report)
 
 
-#: The parts that measure main memory where there is no GPU.
+#: Parts that run in main memory on a machine without a GPU.
 EITHER: dict[str, Callable[[Cuda | None, Plan, Report], None]] = {
     "shapes": shapes.run,
     "codecs": codecs.run,

@@ -147,13 +147,13 @@ def _size(source: random.Random, most: int) -> int:
 
 
 def size_class(count: int) -> str:
-    """The class of sizes of so many bytes, in words."""
+    """The name of the size class that `count` bytes are in."""
     low = max((one for one in CLASSES if one <= count), default=min(CLASSES))
     return f"{size_text(low)} on"
 
 
 def _shape(source: random.Random, items: int) -> tuple[int, ...]:
-    """A shape of about so many items, with 1 to 5 dimensions."""
+    """A random shape of about `items` items, in 1 to 5 dimensions."""
     dims, style = source.randint(1, 5), _one(source, STYLES)
     limit = max(LIMIT, math.ceil(2 * items ** (1 / dims)))
     tiny = {"flat": 1, "thin": dims - 1}.get(style, 0)

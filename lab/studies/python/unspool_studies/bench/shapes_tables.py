@@ -11,7 +11,7 @@ from unspool_studies.bench.report import Cell, Table
 from unspool_studies.bench.shapes_cases import Case, size_class
 from unspool_studies.bench.shapes_measure import WAYS, Figures, Pair
 
-__all__ = ["GROUPS", "WORST", "add_draw", "draws", "groups", "modes", "worst"]
+__all__ = ["GROUPS", "WORST", "add_draw", "draws", "groups", "modes", "refused", "worst"]
 
 #: Rows of the tables of groups and of the worst cases.
 GROUPS, WORST = 40, 10
