@@ -11,6 +11,7 @@ from unspool.cli import size_in_bytes
 __all__ = [
     "ORDERS",
     "SIZES",
+    "adder",
     "count_of",
     "counts_of",
     "given_as",
@@ -22,6 +23,20 @@ __all__ = [
 #: Orders of restores and sizes of checkpoints, as experiments have them.
 ORDERS = ("sequential", "reverse", "irregular")
 SIZES = ("uniform", "variable")
+
+
+def adder(
+    group: argparse._ArgumentGroup, part: str, prefix: str | None = None
+) -> Callable[[str, Any, str, str], None]:
+    """What adds options of a part to a group: by name, type, metavar and help. `given_as` finds
+    them: each is named after the part and its own name, without the prefix (that of the part).
+    """
+
+    def add(name: str, kind: Any, metavar: str, text: str) -> None:
+        own = name.removeprefix("--").removeprefix(f"{prefix or part}-").replace("-", "_")
+        group.add_argument(name, dest=f"{part}_{own}", type=kind, metavar=metavar, help=text)
+
+    return add
 
 
 def given_as(part: str, options: argparse.Namespace) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool_studies.words import count_of, counts_of, given_as, size_of, some_of
+from unspool_studies.words import adder, count_of, counts_of, given_as, size_of, some_of
 
 __all__ = ["INTERVALS", "TABLES", "Accumulated", "accumulated_of", "add_accumulated_options"]
 
@@ -79,11 +79,7 @@ class Accumulated:
 def add_accumulated_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the parts."""
     group = parser.add_argument_group("accumulated")
-
-    def add(name: str, kind: Any, metavar: str, text: str) -> None:
-        dest = name.removeprefix("--").replace("-", "_")
-        group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
-
+    add = adder(group, "accumulated")
     add("--accumulated-checkpoints", count_of, "N", "of a run (100)")
     add("--accumulated-size", size_of, "SIZE", "of each (2MB)")
     add("--accumulated-link", size_of, "SIZE", "a second to the host (25GB)")

@@ -13,7 +13,7 @@ from unspool_studies.rtm.codec import codec_of, name_of_codec
 from unspool_studies.rtm.errors import MigrationError
 from unspool_studies.rtm.options import counts_of_cells, lengths, numbers
 from unspool_studies.rtm.schedule import Choice
-from unspool_studies.words import count_of, size_of, some_of, words_of
+from unspool_studies.words import adder, count_of, size_of, some_of, words_of
 
 __all__ = ["Gpuzip", "Migration", "PartOfRange", "add_adjoint_options", "adjoint_plans"]
 
@@ -157,11 +157,7 @@ def add_adjoint_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _gpuzip_options(group: argparse._ArgumentGroup) -> None:
-    def add(name: str, kind: Any, metavar: str, text: str) -> None:
-        dest = name.strip("-").replace("-", "_")
-        dest = dest if dest.startswith("gpuzip_") else f"gpuzip_{dest}"
-        group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
-
+    add = adder(group, "gpuzip")
     add("--gpuzip-shape", counts_of_cells, "NXxNYxNZ", "cells with Revolve (256x256x256)")
     add("--gpuzip-steps", count_of, "N", "time steps with Revolve (300)")
     add("--gpuzip-snapshots", count_of, "N", "states that Revolve keeps (6)")
@@ -185,10 +181,7 @@ def _gpuzip_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _migration_options(group: argparse._ArgumentGroup) -> None:
-    def add(name: str, kind: Any, metavar: str, text: str) -> None:
-        dest = "migration_" + name.removeprefix("--rtm-").strip("-")
-        group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
-
+    add = adder(group, "migration", "rtm")
     known = ",".join(Migration.schedules)
     add("--schedules", _schedules, "NAME[,NAME]", f"as for unspool-rtm ({known})")
     add("--rtm-model", Path, "FILE", "velocities, as for unspool-rtm (a generated model)")

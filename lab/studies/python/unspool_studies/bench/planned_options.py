@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from unspool_studies.words import count_of, given_as, size_of, words_of
+from unspool_studies.words import adder, count_of, given_as, size_of, words_of
 
 __all__ = ["Prediction", "add_prediction_options", "prediction_of"]
 
@@ -42,12 +42,7 @@ QUICK = {"cells": 1024, "steps": 101, "device": 64 * MIB, "host": 256 * MIB, "di
 
 def add_prediction_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the part."""
-    group = parser.add_argument_group("plan")
-
-    def add(name: str, kind: Any, metavar: str, text: str) -> None:
-        dest = "prediction_" + name.removeprefix("--plan-")
-        group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
-
+    add = adder(parser.add_argument_group("plan"), "prediction", "plan")
     add("--plan-cells", count_of, "N", "of the square, in each direction (2048)")
     add("--plan-steps", count_of, "N", "of the adjoint (201)")
     add("--plan-device", size_of, "SIZE", "the device tier (256MiB)")

@@ -10,7 +10,7 @@ from typing import Any
 
 from unspool_studies.rtm.codec import codec_of
 from unspool_studies.rtm.options import counts_of_cells, lengths
-from unspool_studies.words import count_of, given_as
+from unspool_studies.words import adder, count_of, given_as
 
 __all__ = ["RtmCodecs", "add_rtm_codecs_options", "rtm_codecs_of"]
 
@@ -71,11 +71,7 @@ class RtmCodecs:
 def add_rtm_codecs_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the part."""
     group = parser.add_argument_group("rtm-codecs")
-
-    def add(name: str, kind: Any, metavar: str, text: str) -> None:
-        dest = "rtm_codecs_" + name.removeprefix("--image-")
-        group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
-
+    add = adder(group, "rtm_codecs", "image")
     add("--image-model", Path, "FILE", "velocities, as unspool-rtm reads them (generated)")
     add("--image-generated", _generated, "NAME", f"model: {', '.join(KINDS)} (layers)")
     text = "of a raw file or the generated model (301x151)"

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from unspool_studies.words import count_of, given_as, size_of, words_of
+from unspool_studies.words import adder, count_of, given_as, size_of, words_of
 
 __all__ = ["Shapes", "add_shapes_options", "shapes_of"]
 
@@ -42,12 +42,7 @@ LARGEST, SMALL = GIB, 8 * MIB
 
 def add_shapes_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of both parts."""
-    group = parser.add_argument_group("shapes, codecs")
-
-    def add(name: str, kind: Any, metavar: str, text: str) -> None:
-        dest = "shapes_" + name.removeprefix("--").removeprefix("shapes-")
-        group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
-
+    add = adder(parser.add_argument_group("shapes, codecs"), "shapes")
     add("--seed", int, "N", "of the cases (37)")
     add("--draws", count_of, "N", "cases (500)")
     add("--seconds", float, "S", "begin no further case after so long (280)")
