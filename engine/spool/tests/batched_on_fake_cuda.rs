@@ -6,8 +6,8 @@ mod application;
 use std::time::{Duration, Instant};
 
 use application::{
-    Application, BOUND, History, LIMIT, Outcome, Packages, array_of, every_other, floats, on_host,
-    wait,
+    Application, BOUND, History, LIMIT, Outcome, Packages, array_of, close, every_other, floats,
+    on_host, settled, wait,
 };
 use unspool::gpu::{DeviceArray, DeviceMemory, Stream};
 use unspool::{
@@ -49,6 +49,11 @@ fn open_with(most: Accumulate) -> Outcome<Batched> {
     application::open_batched(bounded(), most, |_| ())
 }
 
+/// Whether `version` waits, or is saved.
+fn is_there(spool: &Batched, version: i64) -> Outcome<bool> {
+    Ok(spool.waits().contains(&version) || spool.spool().contains(version)?)
+}
+
 fn stats(spool: &Batched) -> Stats {
     spool.spool().stats().unwrap_or_default()
 }
@@ -78,7 +83,7 @@ fn checkpoints_of_one_launch_are_those_that_are_encoded_alone() {
     assert_eq!(alone.stats().unwrap().launches, launched(20, 20, 1));
     assert_eq!(launches(&together), launched(2, 16, 8));
     for version in (0..20).rev() {
-        let told = together.achieved(version).unwrap();
+        let told = settled(&together).unwrap().achieved(version).unwrap();
         assert_eq!(told[0].codec, CodecId::Twine);
         assert_eq!(told, alone.achieved(version).unwrap());
         let bytes = application.restore(&together, version).unwrap();
@@ -89,7 +94,7 @@ fn checkpoints_of_one_launch_are_those_that_are_encoded_alone() {
     let used = |spool: &Spool| spool.stats().unwrap().tiers[0].used;
     assert_eq!(used(together.spool()), used(&alone), "no holes between them");
     alone.close().unwrap();
-    together.close().unwrap();
+    close(&together).unwrap();
 }
 
 #[test]
@@ -100,17 +105,17 @@ fn saves_return_while_the_gpu_stands() {
     let values = application.prepared(0..20).unwrap();
     application.stream.sync(LIMIT).unwrap();
     application.save(&spool, 100).unwrap();
-    spool.achieved(100).unwrap();
+    spool.hand_over(&wait()).unwrap();
     fake.hold();
     for (version, values) in (0..).zip(&values) {
         application.save_from(&spool, version, values).unwrap();
-        assert!(spool.contains(version).unwrap());
+        assert!(is_there(&spool, version).unwrap());
     }
     fake.release();
     for version in 0..20 {
         assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
     }
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 #[test]
@@ -135,17 +140,17 @@ fn whoever_needs_a_checkpoint_that_waits_has_it_launched() {
     assert!(application.restored_error(&spool, 1).unwrap() <= BOUND);
     assert_eq!(launches(&spool), launched(1, 3, 3));
     assert_eq!(hold(3..5), (1, 5));
-    let error = spool.restore(50, &wait()).unwrap_err();
+    let error = spool.get(50).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     assert_eq!(launches(&spool), launched(1, 3, 3), "who waits for nothing launches nothing");
-    assert_eq!(spool.achieved(3).unwrap()[0].bytes, LEN);
+    assert_eq!(settled(&spool).unwrap().achieved(3).unwrap()[0].bytes, LEN);
     assert_eq!(launches(&spool), launched(2, 5, 3));
     assert_eq!(hold(5..6), (2, 6));
-    spool.flush(&wait()).unwrap();
+    settled(&spool).unwrap().flush(&wait()).unwrap();
     assert_eq!(launches(&spool), launched(3, 6, 3));
-    assert!((0..6).all(|version| spool.durable(version).unwrap()));
+    assert!((0..6).all(|version| spool.spool().durable(version).unwrap()));
     assert_eq!(hold(6..8), (3, 8));
-    spool.close().unwrap();
+    close(&spool).unwrap();
     drop(spool);
     let spool = Spool::open(Settings {
         disk: Some(DiskSettings { durable: true, ..DiskSettings::new(directory.path()) }),
@@ -171,7 +176,7 @@ fn nothing_waits_for_longer_than_the_settings_say() {
             std::thread::yield_now();
         }
     }
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 #[test]
@@ -200,7 +205,7 @@ fn a_batch_is_handed_over_when_the_application_says_so() {
     for version in 0..6 {
         assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
     }
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 #[test]
@@ -224,7 +229,7 @@ fn room_that_a_batch_leaves_is_found_by_the_saves_after_it() {
     assert_eq!(notes(&spool), [""; 0]);
     let all = launches(&spool);
     assert!(all.checkpoints == 60 && all.most > 1, "{all:?}");
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 /// Saves a strided and a dense array of two streams as `version`, and spoils them.
@@ -272,7 +277,7 @@ fn regions_of_several_streams_strides_and_the_host_are_kept_in_order() {
         }
     }
     assert!(launches(&spool).launches < 9);
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 #[test]
@@ -302,7 +307,7 @@ fn what_is_too_large_for_a_batch_or_has_another_codec_keeps_its_place() {
     }
     let bytes = on_host(&spool, 1, 0).unwrap();
     assert!(application::error(&bytes, &(0..4).flat_map(wave).collect::<Vec<u8>>()) <= BOUND);
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 #[test]
@@ -317,21 +322,21 @@ fn checkpoints_that_wait_are_discarded_given_up_and_saved_again() {
         let mut ticket = spool.spool().save(7, specs, &wait()).unwrap();
         ticket.put(0, &array_of(&values[0]), &application.stream).unwrap();
         drop(ticket);
-        assert!(!spool.contains(7).unwrap());
+        assert!(!is_there(&spool, 7).unwrap());
         application.save(&spool, 7).unwrap();
         application.save(&spool, 8).unwrap();
-        spool.discard(7).unwrap();
-        let error = spool.restore(7, &wait()).unwrap_err();
+        settled(&spool).unwrap().discard(7).unwrap();
+        let error = spool.get(7).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Discarded, "{error}");
         application.save(&spool, 7).unwrap();
         for version in [7, 8] {
             assert!(application.restored_error(&spool, version).unwrap() <= BOUND);
-            spool.discard(version).unwrap();
+            settled(&spool).unwrap().discard(version).unwrap();
         }
     }
-    spool.achieved(7).unwrap_err();
+    settled(&spool).unwrap().achieved(7).unwrap_err();
     assert_eq!(stats(&spool).tiers[0].used, 0);
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 #[test]
@@ -349,7 +354,7 @@ fn a_launch_that_fails_is_made_up_for_one_by_one_or_by_the_host() {
         application.save(&spool, version).unwrap();
     }
     fake.fail("cuLaunchKernel", 0, 2);
-    assert!(spool.achieved(4).unwrap()[0].stored < LEN / 2);
+    assert!(settled(&spool).unwrap().achieved(4).unwrap()[0].stored < LEN / 2);
     assert_eq!(launches(&spool), launched(3, 3, 1));
     fake.reset();
     for version in 0..6 {
@@ -357,7 +362,7 @@ fn a_launch_that_fails_is_made_up_for_one_by_one_or_by_the_host() {
     }
     let told = notes(&spool);
     assert!(told.iter().any(|note| note.contains("encoded together")), "{told:?}");
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 #[test]
@@ -370,20 +375,20 @@ fn what_only_a_gpu_encodes_is_told_of_when_it_cannot() {
     })
     .unwrap();
     application.save(&spool, 0).unwrap();
-    spool.achieved(0).unwrap();
+    spool.hand_over(&wait()).unwrap();
     for version in 1..4 {
         application.save(&spool, version).unwrap();
     }
     fake.fail("cuLaunchKernel", 0, 2);
-    let text = spool.achieved(0).unwrap_err().to_string();
+    let text = spool.hand_over(&wait()).unwrap_err().to_string();
     fake.reset();
-    assert_eq!(spool.achieved(0).unwrap()[0].bytes, LEN, "it is reported once");
+    assert_eq!(settled(&spool).unwrap().achieved(0).unwrap()[0].bytes, LEN, "it is reported once");
     assert!(text.contains("Versions 1, 2 and 3 were not saved"), "{text}");
-    assert_eq!(spool.versions().unwrap(), [0]);
+    assert_eq!(spool.spool().versions().unwrap(), [0]);
     assert!(application.restored_error(&spool, 0).unwrap() <= BOUND);
     application.save(&spool, 1).unwrap();
     assert!(application.restored_error(&spool, 1).unwrap() <= BOUND);
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 #[test]
@@ -396,10 +401,10 @@ fn a_gpu_that_is_lost_ends_the_spool_in_time() {
     }
     fake.break_context(0, 700);
     let began = Instant::now();
-    let errors = (0..6).filter_map(|_| spool.restore(1, &wait()).err());
+    let errors = (0..6).filter_map(|_| spool.get(1).err());
     let told = errors.filter(|error| error.to_string().contains("not saved")).count();
     assert!(told > 0);
-    let _ = spool.close();
+    let _ = close(&spool);
     assert!(began.elapsed() < Duration::from_secs(10));
 }
 
@@ -410,8 +415,8 @@ fn closing_while_the_gpu_stands_is_bounded_and_says_what_is_lost() {
     // The kernels are made without haste.
     let first = open(|_| ()).unwrap();
     application.save(&first, 9).unwrap();
-    first.achieved(9).unwrap();
-    first.close().unwrap();
+    first.hand_over(&wait()).unwrap();
+    close(&first).unwrap();
     let spool = open(|settings| {
         settings.timeout = Duration::from_millis(300);
         settings.check_order = false;
@@ -422,7 +427,7 @@ fn closing_while_the_gpu_stands_is_bounded_and_says_what_is_lost() {
     for (version, values) in (0..).zip(&values) {
         application.save_from(&spool, version, values).unwrap();
     }
-    let error = spool.close().unwrap_err();
+    let error = close(&spool).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(error.to_string().starts_with("Versions 0 and 1 were not saved"), "{error}");
     fake.release();
@@ -460,7 +465,7 @@ fn threads_share_a_batch() {
     assert_eq!(notes(&spool), [""; 0]);
     let all = launches(&spool);
     assert!(all.checkpoints == 60 && all.most > 1 && all.launches < 60, "{all:?}");
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 #[test]
@@ -477,7 +482,7 @@ fn without_memory_for_them_checkpoints_are_encoded_alone() {
     assert_eq!(launches(&spool).most, 1);
     let told = notes(&spool);
     assert!(told.iter().any(|note| note.contains("no memory to hold more")), "{told:?}");
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 /// A save of which the copy aside is refused, and the fence after it where `fence_too`.
@@ -514,7 +519,7 @@ fn saves_are_held_together_again_after_a_copy_aside_was_refused() {
         for version in 0..67 {
             assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
         }
-        spool.close().unwrap();
+        close(&spool).unwrap();
     }
 }
 
@@ -540,18 +545,18 @@ fn containers_of_nvcomp_share_one_call_of_the_library() {
             application.save(&spool, version).unwrap();
         }
         assert_eq!(launches(&spool), launched(2, 16, 8), "{codec:?}");
-        spool.achieved(0).unwrap();
+        spool.hand_over(&wait()).unwrap();
         assert_eq!(fake.calls(call(codec)) - before, 3, "{codec:?}");
         for version in 0..20 {
-            let told = &spool.achieved(version).unwrap()[0];
+            let told = &spool.spool().achieved(version).unwrap()[0];
             application.save(&alone, version).unwrap();
-            assert_eq!(told, &alone.achieved(version).unwrap()[0]);
+            assert_eq!(told, &settled(&alone).unwrap().achieved(version).unwrap()[0]);
             assert_eq!(told.codec, CodecId::NvComp);
             let found = application.restored_error(&spool, version).unwrap();
             assert!(found <= BOUND, "{codec:?}, version {version}: {found}");
         }
-        alone.close().unwrap();
-        spool.close().unwrap();
+        close(&alone).unwrap();
+        close(&spool).unwrap();
     }
 }
 
@@ -632,16 +637,16 @@ fn a_full_spool_keeps_what_waits_until_there_is_room() {
         application::open_batched(bounded(), Accumulate { checkpoints: 2, ..eight() }, change);
     let spool = spool.unwrap();
     let saved = (0..).take_while(|version| application.save(&spool, *version).is_ok()).count();
-    let versions = spool.versions().unwrap();
+    let mut versions = spool.spool().versions().unwrap();
+    versions.extend(spool.waits());
     assert_eq!(versions, (0..saved.cast_signed() as i64).collect::<Vec<_>>());
-    let error = spool.flush(&wait()).unwrap_err();
+    let error = spool.hand_over(&wait()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full, "{error}");
-    spool.discard(0).unwrap_or_default();
     for version in &versions[..versions.len() - 1] {
         spool.spool().discard(*version).unwrap_or_default();
     }
-    spool.flush(&wait()).unwrap();
+    settled(&spool).unwrap().flush(&wait()).unwrap();
     let last = versions[versions.len() - 1];
     assert_eq!(application.restored_error(&spool, last).unwrap(), 0.0);
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }

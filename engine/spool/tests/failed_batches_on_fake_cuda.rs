@@ -5,8 +5,10 @@ mod application;
 
 use std::time::{Duration, Instant};
 
-use application::{Application, BOUND, LIMIT, Outcome, Packages, wait};
-use unspool::{Accumulate, Batched, Bound, Codecs, ErrorKind, NvComp, Settings, Spec, Unflushed};
+use application::{Application, BOUND, LIMIT, Outcome, Packages, close, wait};
+use unspool::{
+    Accumulate, Batched, Bound, Codecs, ErrorKind, NvComp, Settings, Spec, Unflushed, Wait,
+};
 use unspool_fakecuda::Fake;
 
 const COUNT: usize = 1000;
@@ -38,7 +40,7 @@ fn with_a_refused_batch(
         settings.compiler_folders = packages.folders();
     })?;
     application.save(&spool, 100)?;
-    spool.achieved(100)?;
+    spool.hand_over(&wait())?;
     for version in 0..5 {
         application.save(&spool, version)?;
     }
@@ -51,7 +53,7 @@ fn one_call_tells_of_a_whole_batch_and_the_next_one_works() {
     let fake = Fake::start();
     let (application, packages) = (Application::with(wave).unwrap(), Packages::new().unwrap());
     let spool = with_a_refused_batch(&fake, &application, &packages).unwrap();
-    let text = spool.achieved(100).unwrap_err().to_string();
+    let text = spool.hand_over(&wait()).unwrap_err().to_string();
     fake.reset();
     assert!(text.starts_with("Versions 0, 1, 2, 3 and 4 were not saved: "), "{text}");
     assert!(text.contains("cuLaunchKernel"), "{text}");
@@ -59,7 +61,7 @@ fn one_call_tells_of_a_whole_batch_and_the_next_one_works() {
     for version in 0..6 {
         assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
     }
-    spool.close().unwrap();
+    close(&spool).unwrap();
 }
 
 #[test]
@@ -67,14 +69,14 @@ fn a_close_that_loses_a_whole_batch_leaves_the_spool_open() {
     let fake = Fake::start();
     let (application, packages) = (Application::with(wave).unwrap(), Packages::new().unwrap());
     let spool = with_a_refused_batch(&fake, &application, &packages).unwrap();
-    let error = spool.close().unwrap_err();
+    let error = close(&spool).unwrap_err();
     let text = error.to_string();
     assert!(text.starts_with("Versions 0, 1, 2, 3 and 4 were not saved: "), "{text}");
     assert!(!text.contains("This call did nothing"), "{text}");
     fake.reset();
     assert!(!spool.spool().is_closed());
     (0..5).for_each(|version| application.save(&spool, version).unwrap());
-    spool.close().unwrap();
+    close(&spool).unwrap();
     assert!(spool.spool().is_closed());
 }
 
@@ -83,7 +85,9 @@ fn a_close_that_discards_ends_whatever_the_gpu_refuses() {
     let fake = Fake::start();
     let (application, packages) = (Application::with(wave).unwrap(), Packages::new().unwrap());
     let spool = with_a_refused_batch(&fake, &application, &packages).unwrap();
-    let error = spool.close_as(Unflushed::Discard, &wait()).unwrap_err();
+    let error = spool.hand_over(&wait()).unwrap_err();
+    assert!(!spool.spool().is_closed());
+    spool.spool().close_as(Unflushed::Discard, &wait()).unwrap();
     assert!(error.to_string().starts_with("Versions 0, 1, 2, 3 and 4 were not saved: "), "{error}");
     fake.reset();
     assert!(spool.spool().is_closed());
@@ -97,7 +101,7 @@ fn the_error_names_what_the_gpu_and_what_the_host_could_not_do() {
     (0..2).for_each(|version| application.save(&spool, version).unwrap());
     fake.fail("cuLaunchKernel", 0, 2);
     fake.fail("cuMemcpyDtoHAsync_v2", 0, 2);
-    let text = spool.close().unwrap_err().to_string();
+    let text = close(&spool).unwrap_err().to_string();
     assert!(text.starts_with("Versions 0 and 1 were not saved: "), "{text}");
     assert!(text.contains("cuLaunchKernel") && text.contains("cuMemcpyDtoHAsync"), "{text}");
     fake.reset();
@@ -113,23 +117,23 @@ fn calls_end_in_time_while_the_gpu_stands_and_takes_no_launch() {
     .unwrap();
     let values = application.prepared(0..3).unwrap();
     application.save(&spool, 9).unwrap();
-    spool.achieved(9).unwrap();
+    spool.hand_over(&wait()).unwrap();
     fake.hold();
     for (version, values) in (0..).zip(&values) {
         application.save_from(&spool, version, values).unwrap();
     }
     fake.fail("cuLaunchKernel", 0, 2);
     let began = Instant::now();
-    let short = unspool::Wait::at_most(Duration::from_millis(100));
-    let error = spool.restore(1, &short).unwrap_err();
+    let short = Wait::at_most(Duration::from_millis(100));
+    let error = spool.hand_over_for(1, &short).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    let error = spool.achieved(9).unwrap_err();
+    let error = spool.hand_over(&Wait::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(error.to_string().starts_with("Versions 0, 1 and 2 were not saved: "), "{error}");
-    let interrupted = unspool::Wait { interrupted: &|| true, ..wait() };
-    let error = spool.restore(2, &interrupted).unwrap_err();
+    let interrupted = Wait { interrupted: &|| true, ..wait() };
+    let error = spool.hand_over_for(2, &interrupted).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
-    let error = spool.close().unwrap_err();
+    let error = close(&spool).unwrap_err();
     assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(error.to_string().starts_with("Versions 0, 1 and 2 were not saved: "), "{error}");

@@ -27,7 +27,7 @@ impl SharedBatch {
     }
 
     /// When a call with this wait ends.
-    pub(super) fn until(&self, wait: &Wait<'_>) -> Instant {
+    fn until(&self, wait: &Wait<'_>) -> Instant {
         Instant::now() + wait.timeout.unwrap_or(self.spool.shared().settings.timeout)
     }
 

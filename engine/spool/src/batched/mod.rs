@@ -5,7 +5,7 @@
 //! one launch of their encoder ("accumulated compression", Maurya et al., HiPC 2023, Section IV).
 //!
 //! - A batch is handed over when it has its number or bytes, when the ring is full, when a call
-//!   needs a checkpoint that waits in it, and after a bounded time, by a thread of the adaptor.
+//!   asks for it, and after a bounded time, by a thread of the adaptor.
 //! - The spool hears of a checkpoint only then. Until then it holds no room in any tier, and calls
 //!   about other versions have nothing to wait for.
 //! - A checkpoint for which there is no room stays in the batch, and the next call tries it again.
@@ -23,10 +23,7 @@ use std::time::{Duration, Instant};
 use unspool_codec::Head;
 use unspool_transfer::sync::{lock, thread};
 
-use crate::close::Unflushed;
-use crate::coding::RegionCoding;
 use crate::error::{Error, ErrorKind};
-use crate::restore::RestoreTicket;
 use crate::runtime::memory::has_room_for_thread;
 use crate::save::Checkpoint;
 use crate::spool::Spool;
@@ -56,8 +53,10 @@ impl Default for Accumulate {
 
 /// A spool whose small checkpoints of a GPU are saved together. See the module.
 ///
-/// Use it in place of the spool: calls about a version that waits hand it over first. Dropping it
-/// hands over what waits, and closes the spool if nobody else has it.
+/// Whoever calls the [spool](Batched::spool) about a version that may wait here
+/// [hands it over](Batched::hand_over_for) first; before the spool is closed, all that waits is
+/// [handed over](Batched::hand_over). Dropping the adaptor does so too, gives its memory back, and
+/// closes the spool if nobody else has it.
 pub struct Batched {
     shared: Arc<SharedBatch>,
 }
@@ -160,44 +159,6 @@ impl Batched {
         if self.shared.waiting.has(version) { self.hand_over(wait) } else { Ok(()) }
     }
 
-    /// As [`Spool::restore`].
-    ///
-    /// # Errors
-    /// Those of that, and of [`hand_over`](Self::hand_over) when the version waits.
-    pub fn restore(&self, version: i64, wait: &Wait<'_>) -> Result<RestoreTicket, Error> {
-        let until = self.shared.until(wait);
-        self.hand_over_for(version, wait)?;
-        self.spool().restore(version, &left(wait, until))
-    }
-
-    /// As [`Spool::discard`].
-    ///
-    /// # Errors
-    /// Those of that, and of [`hand_over`](Self::hand_over) when the version waits.
-    pub fn discard(&self, version: i64) -> Result<(), Error> {
-        self.hand_over_for(version, &Wait::default())?;
-        self.spool().discard(version)
-    }
-
-    /// As [`Spool::flush`].
-    ///
-    /// # Errors
-    /// Those of that and of [`hand_over`](Self::hand_over).
-    pub fn flush(&self, wait: &Wait<'_>) -> Result<(), Error> {
-        let until = self.shared.until(wait);
-        self.hand_over(wait)?;
-        self.spool().flush(&left(wait, until))
-    }
-
-    /// As [`Spool::achieved`].
-    ///
-    /// # Errors
-    /// Those of that and of [`hand_over`](Self::hand_over).
-    pub fn achieved(&self, version: i64) -> Result<Vec<RegionCoding>, Error> {
-        self.hand_over(&Wait::default())?;
-        self.spool().achieved(version)
-    }
-
     /// The versions that wait.
     #[must_use]
     pub fn waits(&self) -> Vec<i64> {
@@ -212,67 +173,6 @@ impl Batched {
         match self.shared.waiting.head(version) {
             Some(head) => Ok(head),
             None => self.spool().regions(version),
-        }
-    }
-
-    /// As [`Spool::versions`], with those that wait.
-    ///
-    /// # Errors
-    /// Those of that.
-    pub fn versions(&self) -> Result<Vec<i64>, Error> {
-        // What is handed over in between is then in both.
-        let mut all = self.shared.waiting.versions();
-        all.extend(self.spool().versions()?);
-        all.sort_unstable();
-        all.dedup();
-        Ok(all)
-    }
-
-    /// As [`Spool::contains`].
-    ///
-    /// # Errors
-    /// Those of that.
-    pub fn contains(&self, version: i64) -> Result<bool, Error> {
-        let waits = self.shared.waiting.has(version);
-        Ok(self.spool().contains(version)? || waits)
-    }
-
-    /// As [`Spool::durable`].
-    ///
-    /// # Errors
-    /// Those of that.
-    pub fn durable(&self, version: i64) -> Result<bool, Error> {
-        Ok(!self.shared.waiting.has(version) && self.spool().durable(version)?)
-    }
-
-    /// Hands over what waits, and closes the spool.
-    ///
-    /// # Errors
-    /// Those of [`Spool::close`] and [`hand_over`](Self::hand_over): both are open then as before,
-    /// and can be closed again.
-    pub fn close(&self) -> Result<(), Error> {
-        self.close_as(Unflushed::Keep, &Wait::default())
-    }
-
-    /// As [`close`](Self::close); `unflushed` says what becomes of what cannot be handed over or
-    /// made durable.
-    ///
-    /// # Errors
-    /// Those of [`Spool::close_as`] and [`hand_over`](Self::hand_over).
-    pub fn close_as(&self, unflushed: Unflushed, wait: &Wait<'_>) -> Result<(), Error> {
-        let until = self.shared.until(wait);
-        let handed = if self.spool().is_closed() { Ok(()) } else { self.hand_over(wait) };
-        if unflushed == Unflushed::Keep && handed.is_err() {
-            return handed;
-        }
-        let closed = self.spool().close_as(unflushed, &left(wait, until));
-        if self.spool().is_closed() {
-            self.shared.waiting.end();
-            self.shared.store.release();
-        }
-        match (closed, handed) {
-            (Err(closed), Err(handed)) => Err(closed.besides(&handed)),
-            (closed, handed) => closed.and(handed),
         }
     }
 }
@@ -296,11 +196,6 @@ impl fmt::Debug for Batched {
         let shared = &self.shared;
         f.debug_struct("Batched").field("spool", &shared.spool).finish_non_exhaustive()
     }
-}
-
-/// What is left of a wait that ends at `until`.
-fn left<'w>(wait: &Wait<'w>, until: Instant) -> Wait<'w> {
-    Wait { timeout: Some(until.saturating_duration_since(Instant::now())), ..*wait }
 }
 
 /// The error of a call that waits in vain for another one to hand a batch over.

@@ -142,11 +142,6 @@ impl Store {
         }
     }
 
-    /// Gives the memory back, once all pieces are.
-    pub(super) fn release(&self) {
-        drop(lock(&self.ring).take());
-    }
-
     /// Sees to it that the encoder's kernels are there before anything waits for it.
     fn is_prepared(&self, gpu: &Gpu, plan: &EncodingPlan) -> bool {
         let Some(coders) = gpu.coders() else { return false };

@@ -76,6 +76,17 @@ pub fn open_batched(
     Ok(Batched::new(Arc::new(open(codec, change)?), most))
 }
 
+/// The spool behind an adaptor, once nothing waits in front of it.
+pub fn settled(batched: &Batched) -> Result<&Spool, unspool::Error> {
+    batched.hand_over(&Wait::default())?;
+    Ok(batched.spool())
+}
+
+/// Hands over what waits, and closes the spool.
+pub fn close(batched: &Batched) -> Result<(), unspool::Error> {
+    settled(batched)?.close()
+}
+
 /// An array for a region, by its index, and the stream that it is ready on.
 pub type Given<'a> = (usize, &'a DeviceArray, &'a Stream);
 
@@ -107,7 +118,8 @@ impl History for Batched {
     }
 
     fn get(&self, version: i64) -> Result<RestoreTicket, unspool::Error> {
-        self.restore(version, &wait())
+        self.hand_over_for(version, &wait())?;
+        self.spool().restore(version, &wait())
     }
 }
 

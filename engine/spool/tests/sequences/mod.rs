@@ -74,7 +74,7 @@ pub fn play_together(plan: &Plan, bank: &Bank, threads: u64) -> Outcome<Done> {
     let spool = open(plan)?;
     let one = |number| Player::new(&spool, plan, bank, number)?.play(plan.operations);
     let done = on_threads(threads, one).map_err(|error| in_plan(error, plan))?;
-    spool.close().map_err(|error| in_plan(error.into(), plan))?;
+    close(&spool).map_err(|error| in_plan(error.into(), plan))?;
     Ok(done)
 }
 
@@ -100,6 +100,17 @@ fn open(plan: &Plan) -> Result<Batched, unspool::Error> {
         ..Settings::default()
     })?;
     Ok(Batched::new(Arc::new(spool), accumulate(plan)))
+}
+
+/// The spool behind an adaptor, once nothing waits in front of it.
+fn settled(batched: &Batched) -> Result<&Spool, unspool::Error> {
+    batched.hand_over(&Wait::default())?;
+    Ok(batched.spool())
+}
+
+/// Hands over what waits, and closes the spool.
+fn close(batched: &Batched) -> Result<(), unspool::Error> {
+    settled(batched)?.close()
 }
 
 /// Some checkpoints are larger than what a batch takes, and some launches come by themselves.
@@ -173,7 +184,7 @@ pub fn play_through_faults(
     }
     mend();
     let done = player.play(0).map_err(|error| in_plan(error, plan))?;
-    spool.close().map_err(|error| in_plan(error.into(), plan))?;
+    close(&spool).map_err(|error| in_plan(error.into(), plan))?;
     Ok(done)
 }
 
@@ -194,7 +205,7 @@ pub fn play_until_it_breaks(plan: &Plan, bank: &Bank) -> Outcome<Done> {
     }
     let (done, began) = (player.done, Instant::now());
     // What it says does not matter, only that it does.
-    let _ = spool.close();
+    let _ = close(&spool);
     if began.elapsed() > LIMIT / 2 {
         return Err(in_plan("closing took too long".into(), plan));
     }
@@ -247,7 +258,7 @@ impl<'a> Player<'a> {
             15..17 => self.discard(),
             17 => self.expect(),
             18 if self.dice.one_in(4) => Ok(self.spool.spool().forget_hints()?),
-            18 if self.dice.one_in(4) => Ok(self.spool.flush(&Wait::at_most(LIMIT))?),
+            18 if self.dice.one_in(4) => Ok(settled(self.spool)?.flush(&self.wait())?),
             _ => self.give_up(),
         }
     }
@@ -258,7 +269,7 @@ impl<'a> Player<'a> {
         self.checks.forget();
         self.done.refused += 1;
         for (version, _) in error.into_iter().flat_map(unspool::Error::unsaved) {
-            if matches!(self.spool.contains(*version), Ok(false)) {
+            if matches!(self.is_there(*version), Ok(false)) {
                 self.saved.remove(version);
             }
         }
@@ -283,12 +294,23 @@ impl<'a> Player<'a> {
         self.dice.below(self.lanes.len() as u64) as usize
     }
 
+    /// The spool, once `version` does not wait in front of it.
+    fn spool_for(&self, version: i64) -> Result<&Spool, unspool::Error> {
+        self.spool.hand_over_for(version, &self.wait())?;
+        Ok(self.spool.spool())
+    }
+
+    /// Whether `version` waits, or is saved.
+    fn is_there(&self, version: i64) -> Result<bool, unspool::Error> {
+        Ok(self.spool.waits().contains(&version) || self.spool.spool().contains(version)?)
+    }
+
     fn discard(&mut self) -> Outcome {
         let Some(version) = self.any() else { return Ok(()) };
-        self.spool.discard(version)?;
+        self.spool_for(version)?.discard(version)?;
         self.saved.remove(&version);
         self.done.discards += 1;
-        if self.spool.contains(version)? {
+        if self.is_there(version)? {
             return Err(Wrong(format!("version {version} is there after its discard")).into());
         }
         Ok(())

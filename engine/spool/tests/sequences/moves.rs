@@ -206,7 +206,7 @@ impl Player<'_> {
             self.done.compared_bytes += self.checks.settle(&self.lanes)?;
         }
         let lane = self.lane();
-        let mut ticket = self.spool.restore(version, &self.wait_on(lane))?;
+        let mut ticket = self.spool_for(version)?.restore(version, &self.wait_on(lane))?;
         self.done.restores += 1;
         if self.dice.one_in(4) && ticket.device_region(0)?.is_some() {
             return self.look_in_place(ticket, version, &contents, lane);
@@ -290,7 +290,7 @@ impl Player<'_> {
             && self.dice.one_in(2)
         {
             let contents = self.saved[&version].clone();
-            let mut ticket = self.spool.restore(version, &self.wait())?;
+            let mut ticket = self.spool_for(version)?.restore(version, &self.wait())?;
             let lane = &self.lanes[lane];
             let array = lane.array.span().slice(0, contents[0].extent())?;
             return Ok(ticket.get(0, &contents[0].array(&array), &lane.stream).map(drop)?);
