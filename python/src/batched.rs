@@ -11,10 +11,10 @@ use unspool::{Accumulate, Batched, Error, Wait};
 use crate::call::{self, How, save_pieces};
 use crate::codecs;
 use crate::copies::Copies;
-use crate::load;
 use crate::options;
 use crate::panics::guarded;
 use crate::piece::ArrayPiece;
+use crate::regions;
 use crate::spool::Spool;
 use crate::version::version;
 use crate::waiting::{detached, waiting_for};
@@ -92,10 +92,8 @@ impl BatchCore {
             if let Some(batched) = batched.as_ref().filter(|_| may_wait) {
                 copies.begin_all();
                 let wait = copies.wait(wait);
-                let checkpoint = match codec {
-                    None => spool.checkpoint(version, regions),
-                    Some(codec) => spool.checkpoint_as(version, regions, codec),
-                }?;
+                let codec = codec.unwrap_or_else(|| spool.codecs());
+                let checkpoint = spool.checkpoint_as(version, regions, codec)?;
                 // SAFETY: the arrays live until the copies are done.
                 unsafe { copies.keep(batched, checkpoint, &wait) }?;
                 if together {
@@ -143,7 +141,7 @@ impl BatchCore {
         match self.batched() {
             None => spool.regions(py, version),
             Some(batched) => spool.call(py, version, || {
-                load::describe(py, &*detached(py, Some(version), || batched.regions(version))?)
+                regions::describe(py, &*detached(py, Some(version), || batched.regions(version))?)
             }),
         }
     }

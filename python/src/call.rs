@@ -4,61 +4,19 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
-use unspool::gpu::Fence;
 use unspool::{Codecs, Error, Head, Region, RegionSpec, RestoreTicket, Spool, Wait};
 
-use crate::array::{Array, Intake};
-use crate::codecs::{self, UnseenNames};
+use crate::array::Array;
+use crate::codecs;
 use crate::copies::Copies;
 use crate::donate::{self, Donor};
 use crate::errors::{Class, error};
-use crate::gpu::KeptArrays;
-use crate::lend::{Blocks, Written, overwritten};
+use crate::lend::overwritten;
 use crate::piece::ArrayPiece;
-use crate::regions::{Call, Given, TargetArray, specs};
+use crate::regions::{Call, Given, TargetArray, describe, specs};
+use crate::target::{Marks, Target};
+use crate::trees;
 use crate::waiting::{detached, waiting};
-use crate::{load, trees};
-
-/// A spool and what it still borrows.
-#[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
-    /// The spool.
-    pub spool: &'a Spool,
-    /// Arrays whose copies are under way.
-    pub kept: &'a KeptArrays,
-    /// Checksums of what was computed in place.
-    pub written: &'a Written,
-    /// The blocks that are open.
-    pub blocks: &'a Blocks,
-    /// Names of the spool's codecs that no array had yet.
-    pub unseen: &'a UnseenNames,
-    /// The stream that the caller gave.
-    pub stream: Option<usize>,
-}
-
-impl<'a> Target<'a> {
-    /// How arrays are taken in.
-    pub fn intake(&self) -> Intake<'a> {
-        Intake::new(self.spool, self.stream)
-    }
-
-    /// The arrays, as copies without Python attached need them.
-    pub fn pieces(&self, arrays: &[Array]) -> Vec<ArrayPiece> {
-        arrays.iter().map(|array| ArrayPiece::of(array, self.stream.is_some())).collect()
-    }
-
-    /// Lets go of the arrays of a call, or keeps them until their copies are done.
-    pub fn release(&self, py: Python<'_>, arrays: Vec<Array>, marks: Marks) {
-        for (array, mark) in arrays.into_iter().zip(marks) {
-            if let Some(mark) = mark {
-                self.kept.keep(py, mark, array.into_owner());
-            }
-        }
-    }
-}
-
-/// What is behind the copies of arrays, by array.
-pub type Marks = Vec<Option<Fence>>;
 
 /// How a checkpoint is encoded.
 #[derive(Clone, Debug)]
@@ -135,13 +93,8 @@ pub unsafe fn save_pieces(
     codec: Option<&Codecs>,
     wait: &Wait<'_>,
 ) -> Result<Marks, Error> {
-    let mut ticket = {
-        let wait = copies.wait(wait);
-        match codec {
-            None => spool.save(version, regions, &wait),
-            Some(codec) => spool.save_as(version, regions, codec, &wait),
-        }?
-    };
+    let codec = codec.unwrap_or_else(|| spool.codecs());
+    let mut ticket = spool.save_as(version, regions, codec, &copies.wait(wait))?;
     // SAFETY: the caller's promise.
     unsafe { copies.save(&mut ticket) }?;
     ticket.commit()?;
@@ -213,7 +166,7 @@ fn restore_part(
 ) -> PyResult<()> {
     let py = tree.py();
     let text = PyBytes::new(py, &text_of(py, target, version, head)?);
-    let (arrays, write) = trees::assign(text.as_any(), tree, &load::describe(py, head)?)?;
+    let (arrays, write) = trees::assign(text.as_any(), tree, &describe(py, head)?)?;
     let given = Given::of_part(Call { name: "restore", version }, arrays);
     if given.has_arrays() {
         given.restore(py, head, &target.intake(), |arrays| {

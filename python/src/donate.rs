@@ -8,9 +8,9 @@ use unspool::gpu::GivenArray;
 use unspool::{Error, RegionSpec, Wait};
 
 use crate::array::{Array, Owner};
-use crate::call::Target;
 use crate::errors::{Class, error};
 use crate::gpu::{AfterCopy, DevicePiece};
+use crate::target::Target;
 use crate::waiting::waiting;
 
 /// What keeps a given array alive, and the stream in whose order it is let go of.

@@ -46,6 +46,7 @@ mod sizes;
 mod spool;
 mod stats;
 mod strided;
+mod target;
 mod trees;
 mod version;
 mod waiting;

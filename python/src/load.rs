@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Gpu;
 use unspool::{Head, Region};
 
 use crate::array::{Label, take};
-use crate::call::{Target, head, restore_into};
+use crate::call::{head, restore_into};
 use crate::lend::{Block, DeviceBuffer, Items, arrange};
 use crate::regions::TargetArray;
+use crate::target::Target;
 use crate::trees;
 use crate::waiting::detached;
 
@@ -153,19 +154,4 @@ impl<'py, 'a> Maker<'py, 'a> {
         let finish = self.helpers.getattr(intern!(self.helpers.py(), "finish"))?;
         finish.call1((array, self.to, self.device))
     }
-}
-
-/// The regions of a checkpoint as `unspool.types.Region` objects.
-///
-/// # Errors
-/// Whatever Python raises when it makes the objects.
-pub fn describe<'py>(py: Python<'py>, head: &Head) -> PyResult<Bound<'py, PyAny>> {
-    let class = py.import(intern!(py, "unspool._types"))?.getattr(intern!(py, "Region"))?;
-    let regions = PyList::empty(py);
-    for region in &head.regions {
-        let shape = PyTuple::new(py, &region.shape)?;
-        let made = class.call1((&region.name, region.dtype.name(), shape, region.bytes))?;
-        regions.append(made)?;
-    }
-    Ok(regions.to_tuple().into_any())
 }

@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use unspool::Codecs;
 
-use crate::call::Target;
 use crate::copies::Copies;
 use crate::errors::{Class, error};
 use crate::regions::{Call, Given, specs};
+use crate::target::Target;
 use crate::waiting::waiting;
 
 /// Saves checkpoints, given as a mapping from versions to arrays or as pairs of both. Gives the
@@ -43,10 +43,8 @@ pub fn save_many(
         let mut batch = Vec::with_capacity(copies.len());
         let each = versions.iter().zip(regions).zip(copies.iter().zip(&streams));
         for ((version, regions), (copies, streams)) in each {
-            let mut checkpoint = match codec {
-                None => spool.checkpoint(*version, regions),
-                Some(codec) => spool.checkpoint_as(*version, regions, codec),
-            }?;
+            let codec = codec.unwrap_or_else(|| spool.codecs());
+            let mut checkpoint = spool.checkpoint_as(*version, regions, codec)?;
             // SAFETY: `arrays` lives until the copies are done: `copies` and `release` see to that.
             unsafe { copies.give(&mut checkpoint, streams) }?;
             batch.push(checkpoint);

@@ -3,11 +3,12 @@
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use unspool::{Head, Region, RegionSpec};
 
-use crate::array::{Access, Array, Intake, Label, is_immutable, stream_alive, take};
+use crate::array::{Access, Array, Intake, Label, is_immutable, stream_alive, take, tuple};
 use crate::errors::{Class, error};
 use crate::lend::DeviceBuffer;
 use crate::trees;
@@ -238,7 +239,7 @@ impl<'py> Given<'py> {
     }
 
     fn fits(&self, head: &Head) -> bool {
-        let same_kind = is_positional(head) != self.by_name;
+        let same_kind = trees::is_positional(head) != self.by_name;
         let text = usize::from(trees::has_text(head));
         let kept = || head.regions.iter().map(|region| region.name.as_str());
         let names = LazyCell::new(|| kept().collect::<HashSet<_>>());
@@ -259,17 +260,12 @@ impl<'py> Given<'py> {
         let given = wording(self.by_name, &names);
         let arrays = head.regions.iter().filter(|region| !trees::describes(region));
         let kept: Vec<&str> = arrays.map(|region| region.name.as_str()).collect();
-        let kept = wording(!is_positional(head), &kept);
-        let some = if is_positional(head) { "" } else { ", or some of them by name" };
+        let kept = wording(!trees::is_positional(head), &kept);
+        let some = if trees::is_positional(head) { "" } else { ", or some of them by name" };
         let what =
             format!("{given} given, but the checkpoint has {kept}; give the same ones{some}.");
         self.call.mismatch(py, &what)
     }
-}
-
-/// Whether the arrays of a checkpoint were given by position.
-pub fn is_positional(head: &Head) -> bool {
-    head.regions.iter().enumerate().all(|(i, region)| region.name == i.to_string())
 }
 
 fn wording(by_name: bool, names: &[&str]) -> String {
@@ -292,6 +288,21 @@ pub fn specs(given: &Given<'_>, arrays: &[Array]) -> Vec<RegionSpec> {
         shape: array.shape().iter().map(|&extent| extent as u64).collect(),
     };
     named.map(spec).collect()
+}
+
+/// The regions of a checkpoint as `unspool.types.Region` objects.
+///
+/// # Errors
+/// Whatever Python raises when it makes the objects.
+pub fn describe<'py>(py: Python<'py>, head: &Head) -> PyResult<Bound<'py, PyAny>> {
+    let class = py.import(intern!(py, "unspool._types"))?.getattr(intern!(py, "Region"))?;
+    let regions = PyList::empty(py);
+    for region in &head.regions {
+        let shape = PyTuple::new(py, &region.shape)?;
+        let made = class.call1((&region.name, region.dtype.name(), shape, region.bytes))?;
+        regions.append(made)?;
+    }
+    Ok(regions.to_tuple().into_any())
 }
 
 fn check_target(
@@ -375,11 +386,4 @@ fn dense_range(array: &Array) -> Option<(usize, usize)> {
     let full = walk.bytes() > 0 && (high - low) as usize == walk.bytes();
     let first = array.data().addr().wrapping_add_signed(low);
     full.then(|| (first, first + walk.bytes()))
-}
-
-/// A shape as Python writes it.
-pub fn tuple<T: ToString>(shape: &[T]) -> String {
-    let entries: Vec<String> = shape.iter().map(ToString::to_string).collect();
-    let comma = if entries.len() == 1 { "," } else { "" };
-    format!("({}{comma})", entries.join(", "))
 }

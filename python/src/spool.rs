@@ -29,7 +29,7 @@ use crate::opening::{self, Opened, Sizes};
 use crate::panics::guarded;
 use crate::version::version;
 use crate::waiting::{detached, waiting_for};
-use crate::{call, codecs, live, load, many, options, stats};
+use crate::{call, codecs, live, load, many, options, regions, stats};
 
 /// One history of checkpoints, with its tiers and the workers that move them.
 ///
@@ -424,7 +424,7 @@ impl Spool {
         py: Python<'py>,
         #[pyo3(from_py_with = version)] version: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.call(py, version, || load::describe(py, &*call::head(py, self.spool(), version)?))
+        self.call(py, version, || regions::describe(py, &*call::head(py, self.spool(), version)?))
     }
 
     /// What the codecs did with the arrays of `version`: for each one by name, or by position as

@@ -84,6 +84,11 @@ pub fn has_text(head: &Head) -> bool {
     head.regions.iter().any(describes)
 }
 
+/// Whether the arrays of a checkpoint were given by position.
+pub fn is_positional(head: &Head) -> bool {
+    head.regions.iter().enumerate().all(|(i, region)| region.name == i.to_string())
+}
+
 /// Memory for the region that says what a tree is.
 pub fn text_memory<'py>(py: Python<'py>, region: &Region) -> PyResult<Bound<'py, PyAny>> {
     let zeros = |_: &mut [u8]| Ok(());

@@ -12,7 +12,6 @@ use crate::runtime::shared::Shared;
 use crate::runtime::state::State;
 use crate::runtime::syncing::{self, Limit};
 use crate::runtime::waiting::{Answered, Asked, Until};
-use crate::spool::checkpoints;
 use crate::time::nanos;
 use crate::wait::Wait;
 
@@ -68,7 +67,7 @@ pub(crate) fn write_all<'a>(
 fn too_large_to_last(shared: &Shared, state: &State) -> Option<Error> {
     let tier = shared.tier(*shared.durable_tiers.last()?).describe();
     let core = state.driver.core();
-    let mut versions = checkpoints(state).into_iter().map(|(version, _)| version);
+    let mut versions = state.checkpoints().map(|(version, _)| version);
     let version = versions.find(|&v| core.is_flushed(v) && !is_in_durable_tier(shared, core, v))?;
     let message = format!(
         "Version {} is larger than the {} tier at {} ({} bytes), so it cannot be made durable; all \
@@ -87,7 +86,7 @@ fn is_in_durable_tier(shared: &Shared, core: &Core, version: Version) -> bool {
 /// The checkpoints that have a complete copy in a durable tier.
 fn in_durable_tiers(shared: &Shared, state: &State) -> Vec<CheckpointId> {
     let core = state.driver.core();
-    let there = checkpoints(state).into_iter();
+    let there = state.checkpoints();
     there.filter(|(v, _)| is_in_durable_tier(shared, core, *v)).map(|(_, id)| id).collect()
 }
 
@@ -99,7 +98,7 @@ pub(crate) fn not_durable(shared: &Shared, state: &State) -> Vec<(i64, Checkpoin
     }
     let core = state.driver.core();
     let is_there = |version| core.copies(version).into_iter().flatten().any(CopyState::is_complete);
-    let all = checkpoints(state).into_iter();
+    let all = state.checkpoints();
     let pending = all.filter(|(v, id)| !state.frames.is_durable(*id) && is_there(*v));
     pending.map(|(version, id)| (version.0, id)).collect()
 }

@@ -567,10 +567,3 @@ impl fmt::Debug for Spool {
         f.debug_struct("Spool").field("settings", &self.shared.settings).finish_non_exhaustive()
     }
 }
-
-/// Every checkpoint of `state`.
-pub(crate) fn checkpoints(state: &State) -> Vec<(Version, CheckpointId)> {
-    let core = state.driver.core();
-    let id = |version: Version| core.checkpoint(version).map(|id| (version, id));
-    core.versions().into_iter().filter_map(id).collect()
-}

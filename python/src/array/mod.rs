@@ -197,6 +197,13 @@ pub fn dense_strides(shape: &[usize], itemsize: usize) -> Vec<isize> {
     strides
 }
 
+/// A shape as Python writes it.
+pub fn tuple<T: ToString>(shape: &[T]) -> String {
+    let entries: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    let comma = if entries.len() == 1 { "," } else { "" };
+    format!("({}{comma})", entries.join(", "))
+}
+
 /// A class of a library that is loaded already: nobody has arrays of one that is not.
 fn loaded<'py>(
     py: Python<'py>,

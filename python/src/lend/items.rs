@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use unspool::{Dtype, Region};
 
-use crate::array::dense_strides;
+use crate::array::{dense_strides, tuple};
 
 /// The type and the shape of a buffer's items.
 #[derive(Clone, Debug)]
@@ -37,6 +37,6 @@ impl Items {
 
     /// Them in a few words: `float32 (3, 4)`.
     pub fn in_words(&self) -> String {
-        format!("{} {}", self.dtype.name(), crate::regions::tuple(&self.shape))
+        format!("{} {}", self.dtype.name(), tuple(&self.shape))
     }
 }

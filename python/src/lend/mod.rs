@@ -34,7 +34,6 @@ use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::{BlockMemory, Gpu, Stream};
 use unspool::{Head, Spool};
 
-use crate::regions::is_positional;
 use crate::trees;
 
 /// What a block needs of its spool.
@@ -60,7 +59,7 @@ pub fn arrange<'py>(
     head: &Head,
     mut things: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if !is_positional(head) {
+    if !trees::is_positional(head) {
         let named = PyDict::new(py);
         let regions = head.regions.iter().zip(things);
         for (region, thing) in regions.filter(|(region, _)| !trees::describes(region)) {

@@ -7,7 +7,6 @@ use pyo3::exceptions::{PyKeyError, PyResourceWarning};
 use pyo3::prelude::*;
 
 use super::Spool;
-use crate::call::Target;
 use crate::codecs::UnseenNames;
 use crate::energy::Energy;
 use crate::front::Front;
@@ -15,6 +14,7 @@ use crate::gpu::{self, KeptArrays};
 use crate::hints::RestoreOrder;
 use crate::lend::{InPlace, Written};
 use crate::panics::guarded;
+use crate::target::Target;
 use crate::waiting::detached;
 
 impl Spool {

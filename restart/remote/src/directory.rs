@@ -19,7 +19,7 @@ use unspool_core::Failure;
 use unspool_tiers::TierError;
 
 use crate::fault;
-use crate::remote::Place;
+use crate::place::Place;
 use crate::source::Whole;
 
 /// The bytes that are read and written at once.

@@ -32,6 +32,7 @@ mod directory;
 mod fault;
 mod foot;
 mod names;
+mod place;
 mod remote;
 mod settings;
 mod source;

@@ -1,7 +1,5 @@
 //! A remote place: what it gives to its callers is whole, whatever the place itself says.
 
-use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 
 use unspool_core::Failure;
@@ -11,49 +9,11 @@ use crate::directory::Directory;
 use crate::fault;
 use crate::foot::{FOOT, Foot, Sum};
 use crate::names;
+use crate::place::Place;
 use crate::settings::Options;
 use crate::source::{Source, Whole};
 #[cfg(feature = "object-store")]
 use crate::store::Store;
-
-/// What a kind of place does. It knows nothing of feet.
-pub(crate) trait Place: fmt::Debug + Send + Sync {
-    /// The place of an object, for people.
-    fn locate(&self, name: &str) -> String;
-
-    /// Stores an object in place of what has its name. A large one is sent in pieces; `journal` is
-    /// the file that remembers them.
-    fn put(
-        &self,
-        name: &str,
-        whole: &mut Whole<'_>,
-        journal: Option<&Path>,
-    ) -> Result<(), TierError>;
-
-    /// The bytes of an object.
-    fn size(&self, name: &str) -> Result<u64, TierError>;
-
-    /// Gives the bytes of `range` of an object of `size` bytes to `take`, in order.
-    fn read(
-        &self,
-        name: &str,
-        size: u64,
-        range: Range<u64>,
-        take: &mut dyn FnMut(&[u8]) -> Result<(), TierError>,
-    ) -> Result<(), TierError>;
-
-    /// The objects whose names begin so, with their bytes.
-    fn list(&self, begin: &str) -> Result<Vec<(String, u64)>, TierError>;
-
-    /// Removes an object; fine when it is not there.
-    fn delete(&self, name: &str) -> Result<(), TierError>;
-
-    /// What this place is, also where it is seen under another path: not that of a copy of it.
-    fn identity(&self) -> Result<String, TierError>;
-
-    /// Ends what is under way, and everything that is asked for later.
-    fn stop(&self);
-}
 
 /// A place beyond the machine that keeps opaque bytes under names. Its calls may be made by several
 /// threads at once; those that name the same object are ordered by the caller. They wait, and must
@@ -164,37 +124,6 @@ impl Remote {
             Ok(())
         })?;
         Ok(all)
-    }
-
-    /// Fills `parts`, one after the other, with the bytes of an object from `at` on. The checksum
-    /// is compared when that is all of it.
-    ///
-    /// # Errors
-    /// `Missing`; `Corrupt`, also when it has fewer bytes; when the place does not answer.
-    pub fn read(&self, name: &str, at: u64, parts: &mut [&mut [u8]]) -> Result<(), TierError> {
-        let foot = self.foot("get", name)?;
-        let wanted: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        if at.checked_add(wanted).is_none_or(|end| end > foot.bytes) {
-            let why = "it has fewer bytes than were asked for";
-            return Err(fault::damaged("get", self.locate(name), why));
-        }
-        let mut sum = Sum::new();
-        let mut gaps = parts.iter_mut().map(|part| &mut part[..]).filter(|part| !part.is_empty());
-        let mut gap = gaps.next().unwrap_or_default();
-        self.place.read(name, size_of(foot), at..at + wanted, &mut |mut bytes| {
-            sum.add(bytes);
-            while !bytes.is_empty() {
-                let take = bytes.len().min(gap.len());
-                let (now, later) = std::mem::take(&mut gap).split_at_mut(take);
-                now.copy_from_slice(&bytes[..take]);
-                (gap, bytes) = (later, &bytes[take..]);
-                if gap.is_empty() {
-                    gap = gaps.next().unwrap_or_default();
-                }
-            }
-            Ok(())
-        })?;
-        if wanted == foot.bytes { self.check_sum(name, foot, &sum) } else { Ok(()) }
     }
 
     /// The objects whose names begin so (`""`: all; `folder/`: those in a folder), by name. Those

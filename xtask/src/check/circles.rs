@@ -12,22 +12,12 @@ use crate::python::Sources;
 use crate::tree::Tree;
 use crate::{python_imports, rust_imports};
 
-/// Circles that were there when the limit came, by the first of their files. What is here only
-/// becomes less.
-const KNOWN: &[&str] = &[
-    "engine/spool/src/close.rs",
-    "python/src/array/ours.rs",
-    "python/src/call.rs",
-    "python/src/profile.rs",
-    "restart/remote/src/directory.rs",
-];
-
 /// The circles of all crates and packages.
 pub fn check(tree: &Tree, python: &Sources) -> Vec<Finding> {
     let mut found = Vec::new();
     for (source, graph) in graphs(tree, python) {
         let between = circles(&graph).into_iter().filter(|files| rooms(&source, files).len() > 1);
-        found.extend(between.filter(|files| !KNOWN.contains(&files[0].as_str())).map(finding));
+        found.extend(between.map(finding));
     }
     found
 }

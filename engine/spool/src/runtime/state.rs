@@ -203,6 +203,13 @@ impl State {
         }
     }
 
+    /// Every checkpoint, by its version.
+    pub(crate) fn checkpoints(&self) -> impl Iterator<Item = (Version, CheckpointId)> {
+        let core = self.driver.core();
+        let versions = core.versions().into_iter();
+        versions.filter_map(|version| Some((version, core.checkpoint(version)?)))
+    }
+
     /// Calls that wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {

@@ -19,7 +19,6 @@ use unspool_transfer::{Clock, ManualClock, SystemClock};
 
 use crate::runtime::shared::{Shared, SharedParts};
 use crate::runtime::stack::Stack;
-use crate::spool::checkpoints;
 use crate::{DiskSettings, Settings, Spool};
 
 /// A spool whose disk fails and waits on command.
@@ -113,11 +112,11 @@ fn assert_consistent(spool: &Spool) {
     let state = spool.shared().state();
     state.driver.core().assert_invariants();
     assert!(!state.stepping);
-    for (version, id) in checkpoints(&state) {
+    for (version, id) in state.checkpoints() {
         let frame = state.frames.frame(id);
         let named = frame.is_some_and(|frame| Version(frame.head().version) == version);
         assert!(named, "{version:?} is in the frame index under its id");
     }
-    assert_eq!(state.frames.len(), checkpoints(&state).len(), "nothing else is kept");
+    assert_eq!(state.frames.len(), state.checkpoints().count(), "nothing else is kept");
     assert_eq!(state.waiting(), 0, "no call waits");
 }

@@ -28,7 +28,7 @@ use unspool_tiers::TierError;
 use url::Url;
 
 use crate::fault::{damaged, stopped};
-use crate::remote::Place;
+use crate::place::Place;
 use crate::settings::Options;
 use crate::source::Whole;
 

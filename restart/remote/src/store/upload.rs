@@ -13,7 +13,7 @@ use unspool_core::Failure;
 use unspool_tiers::TierError;
 
 use crate::foot::Sum;
-use crate::remote::Place;
+use crate::place::Place;
 use crate::source::Whole;
 use crate::store::journal::{self, Begun, Job, Journal, Sent};
 use crate::store::{IN_FLIGHT, Store};

@@ -139,7 +139,14 @@ impl Tier for RemoteTier {
         if wanted == 0 {
             return Ok(());
         }
-        self.remote.read(&name(&self.folder, id), skip, parts)
+        let all = self.remote.get(&name(&self.folder, id))?;
+        let mut rest = &all[skip as usize..];
+        for part in parts {
+            let (now, later) = rest.split_at(part.len());
+            part.copy_from_slice(now);
+            rest = later;
+        }
+        Ok(())
     }
 
     fn delete(&self, id: CheckpointId) -> Result<(), TierError> {
