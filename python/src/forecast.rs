@@ -66,7 +66,7 @@ fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<ForecastJob> {
     let state_bytes: u64 = need(asked, "state_bytes")?;
     let step_seconds: f64 = need(asked, "step_seconds")?;
     Ok(ForecastJob {
-        discard_after_restore: find(asked, "discard_after_restore")?.unwrap_or(false),
+        discard_after_restore: false,
         state_bytes,
         reverse_bytes: find(asked, "reverse_bytes")?.unwrap_or(state_bytes),
         step_seconds,

@@ -96,7 +96,7 @@ pub struct ForecastJob {
     pub tiers: Vec<TierConfig>,
     /// `links[i]` lies between tier `i` and tier `i + 1`.
     pub links: Vec<LinkSpeed>,
-    /// The spool's setting `discard_after_restore`.
+    /// Whether what was restored for the last time is discarded by itself.
     pub discard_after_restore: bool,
     /// Bytes of a state.
     pub state_bytes: u64,

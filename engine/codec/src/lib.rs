@@ -42,7 +42,7 @@ mod free;
 mod host;
 pub mod increment;
 pub mod memory;
-pub mod outer;
+mod outer;
 mod spec;
 pub mod twine;
 mod workers;

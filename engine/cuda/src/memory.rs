@@ -1,18 +1,18 @@
 //! Plain memory of known size: on the device, and on the host pinned by the driver. The tiers use
 //! arenas instead.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::bytes::Bytes;
 use crate::context::Context;
 use crate::driver::result;
 use crate::error::{DeviceError, DeviceErrorKind};
-use crate::event::Event;
 use crate::release::{self, AfterUse};
 use crate::span::{DeviceSpan, Keep, in_range};
-use crate::stream::Stream;
 
-/// Device memory of known size, which can be freed in the order of a stream.
+/// Device memory of known size. Dropping it frees it after everything on the device, and once no
+/// span is left.
 #[derive(Debug)]
 pub struct DeviceMemory {
     block: Arc<Block>,
@@ -23,7 +23,7 @@ pub struct DeviceMemory {
 struct Block {
     context: Context,
     address: u64,
-    after: Mutex<Option<Vec<Event>>>,
+    is_unused: AtomicBool,
 }
 
 impl Keep for Block {}
@@ -37,7 +37,7 @@ impl DeviceMemory {
         let _scope = context.enter()?;
         let size = usize::try_from(len.max(1)).unwrap_or(usize::MAX);
         let address = result::allocate(size).map_err(|cause| shortage(context, len, cause))?;
-        let block = Block { context: context.clone(), address, after: Mutex::new(None) };
+        let block = Block { context: context.clone(), address, is_unused: AtomicBool::new(false) };
         Ok(DeviceMemory { block: Arc::new(block), len })
     }
 
@@ -48,24 +48,9 @@ impl DeviceMemory {
         DeviceSpan::own(self.block.context.ordinal(), self.block.address, self.len, keep)
     }
 
-    /// Frees it after what was enqueued on `stream` so far, and once no span is left. The host does
-    /// not wait. Dropping it instead frees it after everything on the device.
-    ///
-    /// # Errors
-    /// When the stream belongs to another device.
-    pub fn free(self, stream: &Stream) -> Result<(), DeviceError> {
-        self.block.context.require(stream.context().ordinal(), "the stream")?;
-        self.free_after(vec![stream.record()?]);
-        Ok(())
-    }
-
     /// Frees it at once, if no span is left: the caller knows that its last use is done.
     pub fn free_unused(self) {
-        self.free_after(Vec::new());
-    }
-
-    fn free_after(self, events: Vec<Event>) {
-        *self.block.after.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
+        self.block.is_unused.store(true, Ordering::Release);
     }
 }
 
@@ -90,9 +75,11 @@ pub(crate) fn shortage(
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let events = self.after.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let (context, address) = (self.context.clone(), self.address);
-        let after = events.map_or_else(|| AfterUse::Everything(context.clone()), AfterUse::Events);
+        let after = match *self.is_unused.get_mut() {
+            true => AfterUse::Nothing,
+            false => AfterUse::Everything(context.clone()),
+        };
         release::now_or_later(after, move || {
             if let Ok(_scope) = context.enter() {
                 // SAFETY: owned by this value; every span is gone and the last use is done.

@@ -6,7 +6,6 @@ use crate::context::Context;
 use crate::copy;
 use crate::error::DeviceError;
 use crate::event::Event;
-use crate::limits::HostLimits;
 use crate::memory::{DeviceMemory, PinnedMemory};
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
@@ -43,17 +42,6 @@ pub struct LinkSpeeds {
     pub device_to_device: f64,
 }
 
-/// The result for one device.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Probe {
-    /// Speeds of the links.
-    pub speeds: LinkSpeeds,
-    /// Free and total bytes of device memory.
-    pub memory: (u64, u64),
-    /// Limits of the operating system.
-    pub host: HostLimits,
-}
-
 struct Bench<'a> {
     options: &'a ProbeOptions,
     down: Stream,
@@ -66,18 +54,6 @@ struct Bench<'a> {
 ///
 /// # Errors
 /// When memory is missing, or a copy fails or hangs.
-pub fn probe(context: &Context, options: &ProbeOptions) -> Result<Probe, DeviceError> {
-    Ok(Probe {
-        speeds: links(context, options)?,
-        memory: context.memory()?,
-        host: HostLimits::read(),
-    })
-}
-
-/// As [`probe`], the links alone.
-///
-/// # Errors
-/// As [`probe`].
 pub fn links(context: &Context, options: &ProbeOptions) -> Result<LinkSpeeds, DeviceError> {
     let device = [0, 1].map(|_| DeviceMemory::new(context, options.bytes).map(|m| m.span()));
     let host = [0, 1].map(|_| PinnedMemory::new(context, options.bytes));

@@ -1,19 +1,13 @@
 //! Release of resources that the device may still be using: after their last use is done, on a
-//! thread that nobody waits for. If the last use fails or does not finish within the limit, the
-//! resource is leaked and counted: memory that may still be written to is never freed.
+//! thread that nobody waits for. If the last use fails, the resource is leaked and counted: memory
+//! that may still be written to is never freed.
 
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use crate::context::Context;
 use crate::error::DeviceError;
-use crate::event::Event;
 use crate::life;
-use crate::waiting::Poll;
-
-/// How long a release waits for the last use before it leaks: far longer than any copy. A kernel
-/// that runs longer probably hangs.
-const LIMIT: Duration = Duration::from_secs(600);
 
 /// How long an arena waits for memory that is on its way back to the system or the device: a driver
 /// takes some seconds for tens of gigabytes.
@@ -23,33 +17,24 @@ const POLL: Duration = Duration::from_micros(200);
 /// What has to be done before a resource is released.
 #[derive(Debug)]
 pub(crate) enum AfterUse {
-    /// These events.
-    Events(Vec<Event>),
-    /// Everything that was enqueued on the device, where the last use is not known.
+    /// Nothing: its last use is done.
+    Nothing,
+    /// Everything that was enqueued on the device: the last use is not known.
     Everything(Context),
 }
 
 impl AfterUse {
-    fn wait(&self, limit: Duration) -> Result<(), DeviceError> {
+    fn wait(&self) -> Result<(), DeviceError> {
         match self {
-            AfterUse::Events(events) => events.iter().try_for_each(|event| event.wait(limit)),
+            AfterUse::Nothing => Ok(()),
             AfterUse::Everything(context) => context.synchronize(),
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        match self {
-            AfterUse::Events(events) => {
-                events.iter().all(|event| matches!(event.poll(), Poll::Done))
-            }
-            AfterUse::Everything(_) => false,
         }
     }
 }
 
-/// Runs `release` after `after`: at once if that is done already, else in the background.
+/// Runs `release` after `after`: at once if that is nothing, else in the background.
 pub(crate) fn now_or_later(after: AfterUse, release: impl FnOnce() + Send + 'static) {
-    if life::driver_lives() && after.is_done() {
+    if life::driver_lives() && matches!(after, AfterUse::Nothing) {
         return release();
     }
     in_background(after, release);
@@ -63,7 +48,7 @@ pub(crate) fn in_background(after: AfterUse, release: impl FnOnce() + Send + 'st
         return;
     }
     let counted = life::Releasing::begin();
-    let job = move || match after.wait(LIMIT) {
+    let job = move || match after.wait() {
         Ok(()) if life::driver_lives() => release(),
         _ => leak((release, after)),
     };

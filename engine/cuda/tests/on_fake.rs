@@ -103,22 +103,16 @@ fn memory_in_use_is_unmapped_when_the_work_is_done() {
     let leaked_before = leaked();
     // What an earlier test has left goes by itself.
     assert!(comes_true(|| fake.count("mappings") == 0));
-    for retire in [true, false] {
-        let arena = arena(&context, 2 * MIB, false).unwrap();
-        arena.wait_mapped(2 * MIB, LIMIT).unwrap();
-        let mapped = fake.count("mappings");
-        fake.hold();
-        copy::fill(&stream, &arena.span(0, 2 * MIB).unwrap(), 7).unwrap();
-        if retire {
-            arena.retire(vec![stream.record().unwrap()]);
-            assert_eq!(arena.span(0, 1).unwrap_err().kind(), DeviceErrorKind::Closed);
-        }
-        drop(arena);
-        assert_eq!(fake.count("mappings"), mapped, "the memory went before its last use");
-        fake.release();
-        assert!(comes_true(|| fake.count("mappings") < mapped));
-        stream.sync(LIMIT).unwrap();
-    }
+    let arena = arena(&context, 2 * MIB, false).unwrap();
+    arena.wait_mapped(2 * MIB, LIMIT).unwrap();
+    let mapped = fake.count("mappings");
+    fake.hold();
+    copy::fill(&stream, &arena.span(0, 2 * MIB).unwrap(), 7).unwrap();
+    drop(arena);
+    assert_eq!(fake.count("mappings"), mapped, "the memory went before its last use");
+    fake.release();
+    assert!(comes_true(|| fake.count("mappings") < mapped));
+    stream.sync(LIMIT).unwrap();
     assert_eq!(leaked(), leaked_before);
 }
 
@@ -242,24 +236,16 @@ fn a_host_arena_is_unregistered_after_the_copies_that_use_it() {
     let context = context().unwrap();
     let (stream, device) =
         (Stream::new(&context).unwrap(), DeviceMemory::new(&context, 5 * MIB).unwrap());
-    for retire in [true, false] {
-        let arena = pinned(&context, 5 * MIB, true).unwrap();
-        arena.wait_registered(5 * MIB, LIMIT).unwrap();
-        let registered = fake.count("registrations");
-        fake.hold();
-        arena.copy_in(&stream, 0, &device.span(), Unregistered::Pageable).unwrap();
-        if retire {
-            let after = vec![stream.record().unwrap()];
-            // SAFETY: the event comes after the only copy.
-            unsafe { arena.retire(after) };
-        } else {
-            drop(arena);
-        }
-        assert_eq!(fake.count("registrations"), registered, "unregistered under a copy");
-        fake.release();
-        assert!(comes_true(|| fake.count("registrations") + 3 <= registered));
-        stream.sync(LIMIT).unwrap();
-    }
+    let arena = pinned(&context, 5 * MIB, true).unwrap();
+    arena.wait_registered(5 * MIB, LIMIT).unwrap();
+    let registered = fake.count("registrations");
+    fake.hold();
+    arena.copy_in(&stream, 0, &device.span(), Unregistered::Pageable).unwrap();
+    drop(arena);
+    assert_eq!(fake.count("registrations"), registered, "unregistered under a copy");
+    fake.release();
+    assert!(comes_true(|| fake.count("registrations") + 3 <= registered));
+    stream.sync(LIMIT).unwrap();
 }
 
 #[test]
@@ -291,7 +277,7 @@ fn the_memory_of_an_arena_is_the_next_ones_after_the_copies_that_use_it() {
 }
 
 #[test]
-fn memory_that_is_freed_on_a_stream_waits_for_that_stream() {
+fn memory_that_is_dropped_waits_for_the_work_on_it() {
     let fake = Fake::start();
     let context = context().unwrap();
     let stream = Stream::new(&context).unwrap();
@@ -299,7 +285,7 @@ fn memory_that_is_freed_on_a_stream_waits_for_that_stream() {
     let blocks = fake.count("blocks");
     fake.hold();
     copy::fill(&stream, &memory.span(), 7).unwrap();
-    memory.free(&stream).unwrap();
+    drop(memory);
     assert_eq!(fake.count("blocks"), blocks);
     fake.release();
     assert!(comes_true(|| fake.count("blocks") < blocks));
@@ -339,7 +325,8 @@ fn places(layout: &StridedLayout, first: u64) -> Vec<usize> {
 fn items_that_lie_apart_are_gathered_and_scattered_by_kernels() {
     let fake = Fake::start();
     let context = context().unwrap();
-    let (copies, stream) = (StridedCopies::new(&context), Stream::new(&context).unwrap());
+    let (copies, stream) =
+        (StridedCopies::new(&context, Vec::new()), Stream::new(&context).unwrap());
     let array = DeviceMemory::new(&context, 16_384).unwrap().span();
     let dense = DeviceMemory::new(&context, 16_384).unwrap().span();
     let mut dice = Dice(9);
@@ -378,7 +365,7 @@ fn many_copies_are_made_by_few_launches_and_one_by_one_where_there_are_no_kernel
             fake.cache_in(std::path::Path::new("/nonexistent"));
             fake.fail("nvrtcCompileProgram", 0, 1);
         }
-        let (content, copies) = (dice.bytes(1 << 19), StridedCopies::new(&context));
+        let (content, copies) = (dice.bytes(1 << 19), StridedCopies::new(&context, Vec::new()));
         upload(&stream, &from, &content).unwrap();
         copy::fill(&stream, &to, 0xEE).unwrap();
         let mut expected = vec![0xEE; 1 << 19];

@@ -214,7 +214,7 @@ fn lengths_that_differ_are_refused() {
 fn rows_are_gathered_and_scattered_by_the_driver_where_there_are_no_kernels() {
     let fake = Fake::start();
     let context = context();
-    let copies = StridedCopies::new(&context);
+    let copies = StridedCopies::new(&context, Vec::new());
     let (stream, array) = (stream(&context), memory(&context, MIB));
     let dense = memory(&context, 5 * 8192);
     let layout = StridedLayout { shape: vec![5, 2048], strides: vec![10_000, 4], itemsize: 4 };
@@ -243,7 +243,7 @@ fn rows_are_gathered_and_scattered_by_the_driver_where_there_are_no_kernels() {
 fn a_scatter_to_items_that_share_memory_is_refused_and_a_gather_of_no_items_does_nothing() {
     let fake = Fake::start();
     let context = context();
-    let (copies, stream) = (StridedCopies::new(&context), stream(&context));
+    let (copies, stream) = (StridedCopies::new(&context, Vec::new()), stream(&context));
     let memory = memory(&context, 64);
     let layout = |shape: &[u64], strides: &[i64]| {
         let (shape, strides) = (shape.to_vec(), strides.to_vec());

@@ -50,7 +50,7 @@ fn main() -> Outcome {
         return Err("usage: kernels FILE FOLDER [ARCH...]".into());
     };
     let (path, began, cache) = (Path::new(path), Instant::now(), Cache::at(folder));
-    let nvrtc = Nvrtc::find()?;
+    let nvrtc = Nvrtc::find_in(&[])?;
     let targets = targets(archs)?;
     let tasks = tasks(&targets);
     let images = all(&tasks, |task| made(task, &nvrtc, &cache))?;

@@ -83,7 +83,7 @@ impl GpuCodecs {
     #[must_use]
     pub fn new(context: &Context, folders: &[PathBuf]) -> GpuCodecs {
         let twine = Twine::new(context, folders.to_vec());
-        let zfp = ZfpCoder::looking_in(context, twine.slots(), folders.to_vec());
+        let zfp = ZfpCoder::new(context, twine.slots(), folders.to_vec());
         let nvcomp = NvCompCoder::looking_in(context, twine.slots(), folders.to_vec());
         GpuCodecs { twine, zfp, nvcomp }
     }
@@ -91,18 +91,6 @@ impl GpuCodecs {
     /// All codecs. A new codec is a folder of this crate, and an entry here.
     fn all(&self) -> [&dyn GpuCodec; 3] {
         [&self.twine, &self.zfp, &self.nvcomp]
-    }
-
-    /// The encoder of Unspool's own streams.
-    #[must_use]
-    pub fn twine(&self) -> &Twine {
-        &self.twine
-    }
-
-    /// The encoder of zfp at a fixed rate.
-    #[must_use]
-    pub fn zfp(&self) -> &ZfpCoder {
-        &self.zfp
     }
 
     /// The encoder of nvCOMP.

@@ -10,7 +10,7 @@ use unspool_gpu_codec::sources;
 /// NVRTC, or `None` with the reason printed. A machine that names one in `UNSPOOL_NVRTC` should
 /// have it, so there its absence is a failure.
 fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::find() {
+    match Nvrtc::find_in(&[]) {
         Ok(nvrtc) => Some(nvrtc),
         Err(error) => {
             assert!(std::env::var_os("UNSPOOL_NVRTC").is_none(), "{error}");

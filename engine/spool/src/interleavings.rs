@@ -82,13 +82,13 @@ fn spool(checkpoints: u64) -> Arc<Spool> {
 fn save(spool: &Spool, version: i64) -> Result<(), Error> {
     let spec = RegionSpec { name: String::new(), dtype: Dtype::UInt8, shape: vec![LEN] };
     let mut ticket = spool.save(version, vec![spec], &Wait::default())?;
-    ticket.region_mut(0).fill(version as u8);
+    ticket.host_region(0).unwrap().fill(version as u8);
     ticket.commit()
 }
 
 fn restore(spool: &Spool, version: i64) -> Result<(), Error> {
     let ticket = spool.restore(version, &Wait::default())?;
-    assert_eq!(ticket.region(0), [version as u8; LEN as usize]);
+    assert_eq!(ticket.host_region(0).unwrap(), [version as u8; LEN as usize]);
     ticket.finish()
 }
 

@@ -43,12 +43,9 @@ pub struct Settings {
     /// Whether every encoded region is decoded at once and compared with what was given; a value
     /// that is further away than its bound allows is then an error of that save. Default: no.
     pub check_codec: bool,
-    /// Whether a checkpoint is discarded once its last expected restore is done. Default: no.
-    pub discard_after_restore: bool,
     /// Whether the order of restores is learned: what one iteration of a loop restored is announced
     /// in the next, as by [`Spool::expect`](crate::Spool::expect), once it has saved as much. What
-    /// is announced otherwise goes first. Not with `discard_after_restore`, which would discard on
-    /// a guess. Default: no.
+    /// is announced otherwise goes first. Default: no.
     pub learn: bool,
     /// How room is made in the arenas. Default: Score's sliding window.
     pub policy: PolicyKind,
@@ -58,11 +55,9 @@ pub struct Settings {
     /// Whether the checksum of what is read back from a store is compared. The head of a frame
     /// is always compared. Default: yes.
     pub verify: bool,
-    /// Whether spans are kept for [`Spool::write_trace`](crate::Spool::write_trace). Default: no.
+    /// Whether spans are kept for [`Spool::write_trace`](crate::Spool::write_trace): the first
+    /// 2^20, which take about 120 MB. Default: no.
     pub trace: bool,
-    /// The most spans that are kept; later ones are counted and dropped. Default: 2^20, about
-    /// 120 MB.
-    pub trace_spans: usize,
     /// A file that receives every decision of the core, one line each; it can be replayed.
     /// Default: none.
     pub record: Option<PathBuf>,
@@ -98,13 +93,11 @@ impl Default for Settings {
             disk: None,
             codec: Codecs::default(),
             check_codec: false,
-            discard_after_restore: false,
             learn: false,
             policy: PolicyKind::default(),
             timeout: Duration::from_secs(300),
             verify: true,
             trace: false,
-            trace_spans: 1 << 20,
             record: None,
             rates: None,
             in_flight_bytes: 256 << 20,

@@ -314,7 +314,7 @@ fn what_is_pending_can_be_discarded_and_flushed() {
     .unwrap();
     assert_eq!(spool.versions().unwrap(), [1, 3, 4]);
     let ticket = spool.restore(3, &wait()).unwrap();
-    assert!(error_of(ticket.region(0), 3) <= BOUND);
+    assert!(error_of(ticket.host_region(0).unwrap(), 3) <= BOUND);
 }
 
 fn error_of(bytes: &[u8], version: i64) -> f64 {

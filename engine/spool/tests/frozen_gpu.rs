@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream};
-use unspool::{DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings, Spool, Wait};
+use unspool::{DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings, Spool, Then, Use, Wait};
 use unspool_cuda::{Driver, copy};
 use unspool_fakecuda::Fake;
 
@@ -308,11 +308,10 @@ fn a_durable_close_writes_what_is_in_main_memory_and_names_what_is_lost_with_the
     let spool = open(3 * 4096 * 3, |settings| {
         settings.host = Some(6 * 4096 * 3);
         settings.disk = Some(disk());
-        // Nothing moves before its room is needed.
-        settings.discard_after_restore = true;
     })
     .unwrap();
-    spool.expect(0..6).unwrap();
+    // Nothing moves before its room is needed.
+    spool.expect_uses((0..6).map(|version| Use { version, then: Then::Goes })).unwrap();
     (0..6).for_each(|version| application.save(&spool, version).unwrap());
     let began = Instant::now();
     let copies = spool.stats().unwrap().tiers.iter().map(|tier| tier.copies).collect::<Vec<_>>();

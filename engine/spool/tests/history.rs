@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Bench, Change, bench, bytes_spec, content, region, restore, save, wait};
+use common::{Bench, Change, bench, bytes_spec, content, once, region, restore, save, wait};
 use unspool::{Dtype, ErrorKind, PolicyKind, RegionSpec, Settings, Spool, TierKind};
 
 const KIB: usize = 1024;
@@ -120,11 +120,11 @@ fn every_policy_gives_the_same_bytes() {
 }
 
 #[test]
-fn with_discard_after_restore_nothing_is_left() {
-    for (stack, Bench { spool, dir: _dir }) in stacks(|s| s.discard_after_restore = true) {
+fn of_what_is_restored_once_nothing_is_left() {
+    for (stack, Bench { spool, dir: _dir }) in stacks(|_| {}) {
         save_all(&spool);
         let order: Vec<i64> = (0..COUNT).rev().collect();
-        spool.expect(order.iter().copied()).unwrap();
+        spool.expect_uses(once(order.iter().copied())).unwrap();
         restore_in(&spool, &order);
         assert!(spool.versions().unwrap().is_empty(), "{stack}");
         let error = spool.restore(3, &wait()).unwrap_err();
@@ -274,8 +274,9 @@ fn a_save_that_is_given_up_leaves_nothing() {
 
 #[test]
 fn a_restore_that_is_given_up_does_not_count() {
-    for (stack, Bench { spool, dir: _dir }) in stacks(|s| s.discard_after_restore = true) {
+    for (stack, Bench { spool, dir: _dir }) in stacks(|_| {}) {
         save(&spool, 0, LEN).unwrap();
+        spool.expect_uses(once(0..1)).unwrap();
         for _ in 0..3 {
             drop(spool.restore(0, &wait()).unwrap());
             assert!(spool.contains(0).unwrap(), "{stack}");

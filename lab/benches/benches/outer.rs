@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use twine_data::{Field, waves_2d, waves_3d};
-use unspool_codec::{Bound, Dtype, Head, Outer, Packed, RegionSpec, Spec, Zfp, outer, unpack};
+use unspool_codec::{Bound, Dtype, Head, Outer, Packed, RegionSpec, Spec, Zfp, unpack};
 
 const CODERS: [(&str, Outer); 6] = [
     ("lz4", Outer::Lz4),
@@ -69,10 +69,12 @@ impl Payload {
     }
 
     fn line(&self, name: &str, coder: Outer) {
-        let Some(packed) = outer::pack(coder, &self.head, &self.bytes) else {
+        let mut packed = vec![0; self.bytes.len()];
+        let Some(len) = coder.pack(&self.head, &self.bytes, &mut packed) else {
             println!("{:34} {name:8}       - (not shorter)", "");
             return;
         };
+        packed.truncate(len);
         let packing = Packed { coder: coder.id(), bytes: packed.len() as u64 };
         let head = self.head.with_packed(Some(packing)).expect("it is shorter");
         let all = std::thread::available_parallelism().map_or(1, usize::from);

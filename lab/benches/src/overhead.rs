@@ -29,13 +29,13 @@ fn spec(bytes: usize) -> Vec<RegionSpec> {
 
 fn save(spool: &Spool, version: i64, from: &[u8]) -> Result<(), Error> {
     let mut ticket = spool.save(version, spec(from.len()), &Wait::default())?;
-    ticket.region_mut(0).copy_from_slice(from);
+    ticket.host_region(0).expect("main memory").copy_from_slice(from);
     ticket.commit()
 }
 
 fn restore(spool: &Spool, version: i64, to: &mut [u8]) -> Result<(), Error> {
     let ticket = spool.restore(version, &Wait::default())?;
-    to.copy_from_slice(ticket.region(0));
+    to.copy_from_slice(ticket.host_region(0).expect("main memory"));
     ticket.finish()
 }
 

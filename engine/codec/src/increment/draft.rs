@@ -260,12 +260,6 @@ impl Chunks {
         known.map(|known| (known.stored, known.hashes, known.sums)).collect()
     }
 
-    /// The checkpoint that they are of.
-    #[must_use]
-    pub fn version(&self) -> i64 {
-        self.version
-    }
-
     /// How many bytes of a region have changed, by the hashes of its chunks.
     #[must_use]
     pub fn changed(&self, region: &Region, hashes: &[u128]) -> u64 {

@@ -122,16 +122,6 @@ impl Outer {
     }
 }
 
-/// Packs the payload of `head`, as [`Outer::pack`] does, into memory of its own; `None` when it
-/// would not be shorter than the payload.
-#[must_use]
-pub fn pack(outer: Outer, head: &Head, payload: &[u8]) -> Option<Vec<u8>> {
-    let mut out = vec![0; payload.len()];
-    let len = outer.pack(head, payload, &mut out)?;
-    out.truncate(len);
-    Some(out)
-}
-
 /// The form in which a block is stored.
 enum PackedBlock<'a> {
     Packed(Vec<u8>),

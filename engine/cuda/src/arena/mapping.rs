@@ -37,8 +37,7 @@ struct MappingState {
 }
 
 impl Mapping {
-    /// Reserves addresses for `capacity` bytes. Unless [`close`](Self::close) says otherwise, they
-    /// are released after `after`.
+    /// Reserves addresses for `capacity` bytes, which are released after `after`.
     pub(super) fn reserve(
         mapper: Box<dyn Mapper>,
         after: AfterUse,
@@ -91,13 +90,10 @@ impl Mapping {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses spans from now on; `after` replaces what the release of the memory waits for.
-    pub(super) fn close(&self, after: Option<AfterUse>) {
-        let mut state = self.state();
+    /// Nothing more is mapped from now on.
+    pub(super) fn close(&self) {
+        let state = self.state();
         self.closed.store(true, Ordering::Release);
-        if after.is_some() {
-            state.after = after;
-        }
         drop(state);
         self.changed.notify_all();
     }

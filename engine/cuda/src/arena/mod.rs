@@ -22,7 +22,6 @@ use crate::access::AccessedBytes;
 use crate::bytes::Bytes;
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
-use crate::event::Event;
 use crate::release::{self, AfterUse};
 use crate::span::{DeviceSpan, Keep, in_range};
 
@@ -152,30 +151,19 @@ impl DeviceArena {
     /// The bytes of `[offset, offset + len)`.
     ///
     /// # Errors
-    /// When they are outside or not mapped yet, and after [`retire`](Self::retire).
+    /// When they are outside or not mapped yet.
     pub fn span(&self, offset: u64, len: u64) -> Result<DeviceSpan, DeviceError> {
-        if self.mapping.is_closed() {
-            return Err(DeviceError::new(DeviceErrorKind::Closed, "the device arena is closed"));
-        }
         in_range(offset, len, self.capacity(), "the device arena")?;
         in_range(offset, len, self.mapped(), "the part that is mapped so far,")
             .map_err(|error| error.with_advice("Wait for it with wait_mapped."))?;
         let keep: Arc<dyn Keep> = self.mapping.clone();
         Ok(DeviceSpan::own(self.ordinal, self.mapping.address() + offset, len, keep))
     }
-
-    /// Ends the arena: it gives no more spans, and its memory is released once `after` is done and
-    /// no span is left. Dropping it without this waits for everything on the device instead, on a
-    /// thread that nobody waits for. The events must come after every operation that may be
-    /// unfinished: an operation that finds its memory gone breaks the context.
-    pub fn retire(&self, after: Vec<Event>) {
-        self.mapping.close(Some(AfterUse::Events(after)));
-    }
 }
 
 impl Drop for DeviceArena {
     fn drop(&mut self) {
-        self.mapping.close(None);
+        self.mapping.close();
     }
 }
 

@@ -12,8 +12,8 @@
 //! - Registered bytes are a prefix; its end is a watermark that can be read at any time.
 //! - Pages are touched ahead of use and not to the end: memory that nobody uses is not taken.
 //! - Only copies change bytes: touching a page leaves data that has arrived as it is.
-//! - Memory is unregistered and unmapped, or used by another arena, only after the given events, or
-//!   after everything on the device, on a background thread.
+//! - Memory is unregistered and unmapped, or used by another arena, only after everything on
+//!   the device, on a background thread.
 
 pub(crate) mod baseline;
 mod copies;
@@ -34,7 +34,6 @@ use crate::access::AccessedBytes;
 use crate::chunks::Chunks;
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
-use crate::event::Event;
 use crate::limits::{HostLimits, MemoryLeft, check_size};
 use crate::pace::Pace;
 use crate::release::{self, AfterUse};
@@ -144,7 +143,6 @@ pub struct PinnedArena {
     thread: Option<Thread>,
     closed: AtomicBool,
     keep: bool,
-    after: Option<AfterUse>,
 }
 
 impl PinnedArena {
@@ -170,7 +168,6 @@ impl PinnedArena {
             thread: None,
             closed: AtomicBool::new(false),
             keep: options.keep && options.prepare,
-            after: None,
         };
         if options.prepare {
             arena.thread = Some(arena.prepared.start(options.touch_threads)?);
@@ -307,7 +304,7 @@ impl PinnedArena {
     /// The bytes of `[offset, offset + len)`.
     ///
     /// # Errors
-    /// When they are outside, and after [`retire`](Self::retire).
+    /// When they are outside, and after [`close`](Self::close).
     ///
     /// # Safety
     /// No unfinished copy and no mutable reference writes to them while the slice lives.
@@ -323,7 +320,7 @@ impl PinnedArena {
     /// The address of byte `offset`, for owners that track the use of each byte themselves.
     ///
     /// # Errors
-    /// When `[offset, offset + len)` is outside, and after [`retire`](Self::retire).
+    /// When `[offset, offset + len)` is outside, and after [`close`](Self::close).
     pub fn address(&self, offset: u64, len: u64) -> Result<NonNull<u8>, DeviceError> {
         self.check(offset, len)?;
         Ok(NonNull::new(self.prepared.mapping.at(offset, len)).unwrap_or(NonNull::dangling()))
@@ -332,7 +329,7 @@ impl PinnedArena {
     /// The bytes of `[offset, offset + len)`, mutable.
     ///
     /// # Errors
-    /// When they are outside, and after [`retire`](Self::retire).
+    /// When they are outside, and after [`close`](Self::close).
     ///
     /// # Safety
     /// No unfinished copy and no other reference uses them while the slice lives.
@@ -343,16 +340,6 @@ impl PinnedArena {
         self.context.saw_host("writing bytes of the host arena", place, len, true);
         // SAFETY: as above.
         Ok(unsafe { std::slice::from_raw_parts_mut(place, len as usize) })
-    }
-
-    /// Ends the arena: later copies are refused, and the memory is released once `after` is done
-    /// and the arena is dropped. Dropping it without this waits for everything on the device
-    /// instead, on a thread that nobody waits for.
-    ///
-    /// # Safety
-    /// The events come after every copy of this arena that may be unfinished.
-    pub unsafe fn retire(mut self, after: Vec<Event>) {
-        self.after = Some(AfterUse::Events(after));
     }
 
     /// Refuses all further copies: for owners that share the arena and cannot drop it yet.
@@ -377,8 +364,7 @@ impl PinnedArena {
 impl Drop for PinnedArena {
     fn drop(&mut self) {
         self.close();
-        let everything = || AfterUse::Everything(self.context.clone());
-        let after = self.after.take().unwrap_or_else(everything);
+        let after = AfterUse::Everything(self.context.clone());
         // SAFETY: nothing uses the field after this.
         let prepared = unsafe { ManuallyDrop::take(&mut self.prepared) };
         let (thread, keep) = (self.thread.take(), self.keep.then(|| self.context.ordinal()));

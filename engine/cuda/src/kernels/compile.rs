@@ -45,20 +45,13 @@ pub struct Nvrtc {
 
 impl Nvrtc {
     /// Finds the compiler: by the environment variable `UNSPOOL_NVRTC` (the library or its folder),
-    /// else where the system, the toolkit and NVIDIA's Python packages install it.
+    /// else in `folders`, such as Python's `sys.path`, else where the system, the toolkit and
+    /// NVIDIA's Python packages install it.
     ///
     /// # Errors
     /// When it is not found; the text says what to install.
-    pub fn find() -> Result<Nvrtc, DeviceError> {
-        Nvrtc::find_in(&[])
-    }
-
-    /// As [`find`](Self::find), with folders to look into first, such as Python's `sys.path`.
-    ///
-    /// # Errors
-    /// When it is not found; the text says what to install.
-    pub fn find_in(extra: &[PathBuf]) -> Result<Nvrtc, DeviceError> {
-        let candidates = find::candidates(|name| env::var_os(name), extra);
+    pub fn find_in(folders: &[PathBuf]) -> Result<Nvrtc, DeviceError> {
+        let candidates = find::candidates(|name| env::var_os(name), folders);
         let mut reason = None;
         for path in &candidates {
             match Nvrtc::load(path) {

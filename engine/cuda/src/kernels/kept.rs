@@ -43,11 +43,6 @@ impl<K: PartialEq> Kernels<K> {
         Kernels { context: context.clone(), folders, compiler, kept }
     }
 
-    /// The module of `key`, if it is loaded.
-    pub fn find(&self, key: &K) -> Option<Arc<Module>> {
-        among(&self.kept(), key)
-    }
-
     /// The module of `key`, made from `text` on the first request; `name` is used in messages.
     /// Concurrent requests wait for it.
     ///

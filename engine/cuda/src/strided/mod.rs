@@ -74,16 +74,10 @@ struct Ends<'a> {
 }
 
 impl StridedCopies {
-    /// Copies for a device. Kernels are loaded when a copy first needs one.
+    /// Copies for a device. Kernels are loaded when a copy first needs one; the compiler is
+    /// searched for in `folders` first, such as Python's `sys.path`.
     #[must_use]
-    pub fn new(context: &Context) -> StridedCopies {
-        StridedCopies::looking_in(context, Vec::new())
-    }
-
-    /// As [`new`](Self::new), with folders to search for the compiler first, such as Python's
-    /// `sys.path`.
-    #[must_use]
-    pub fn looking_in(context: &Context, folders: Vec<PathBuf>) -> StridedCopies {
+    pub fn new(context: &Context, folders: Vec<PathBuf>) -> StridedCopies {
         let kernels = Kernels::new(context, folders);
         StridedCopies { context: context.clone(), kernels, is_missing: AtomicBool::new(false) }
     }

@@ -86,16 +86,10 @@ struct KernelJob {
 
 impl ZfpCoder {
     /// Nothing is loaded before the first use. Results go into `slots`, which other codecs of the
-    /// context share, so that their checkpoints can begin after each other.
+    /// context share, so that their checkpoints can begin after each other. The compiler is
+    /// searched for in `folders` first, such as Python's `sys.path`.
     #[must_use]
-    pub fn new(context: &Context, slots: &Arc<Slots>) -> ZfpCoder {
-        ZfpCoder::looking_in(context, slots, Vec::new())
-    }
-
-    /// As [`new`](Self::new), with folders to search for the compiler first, such as Python's
-    /// `sys.path`.
-    #[must_use]
-    pub fn looking_in(context: &Context, slots: &Arc<Slots>, folders: Vec<PathBuf>) -> ZfpCoder {
+    pub fn new(context: &Context, slots: &Arc<Slots>, folders: Vec<PathBuf>) -> ZfpCoder {
         ZfpCoder {
             context: context.clone(),
             kernels: Kernels::new(context, folders),
@@ -103,12 +97,6 @@ impl ZfpCoder {
             fences: FencePool::new(context),
             seen: ScratchPieces::new(usize::MAX),
         }
-    }
-
-    /// The bytes that a checkpoint of these arrays takes.
-    #[must_use]
-    pub fn bytes(layouts: &[&ZfpLayout]) -> u64 {
-        offsets(layouts.iter().map(|layout| layout.stored())).1
     }
 
     /// Encodes one checkpoint.

@@ -49,7 +49,7 @@ impl Gpu {
     pub(crate) fn new(device: Arc<Device>, folders: Vec<PathBuf>) -> Gpu {
         let coders = Arc::new(GpuCodecs::new(device.context(), &folders));
         let hasher = Arc::new(ChunkHasher::looking_in(device.context(), folders.clone()));
-        let strided = Arc::new(StridedCopies::looking_in(device.context(), folders));
+        let strided = Arc::new(StridedCopies::new(device.context(), folders));
         Gpu { device, strided, coders, hasher, broken: Arc::default(), scratch: Arc::default() }
     }
 

@@ -217,19 +217,6 @@ impl RestoreTicket {
         self.served.frame.head()
     }
 
-    /// The bytes of region `index`.
-    ///
-    /// # Panics
-    /// When the checkpoint has no region `index`, and when it lies in a GPU's memory:
-    /// [`read`](Self::read) is for both.
-    #[must_use]
-    pub fn region(&self, index: usize) -> &[u8] {
-        match self.host_region(index) {
-            Some(bytes) => bytes,
-            None => panic!("region {index} lies in a GPU's memory: use `read` or `get`"),
-        }
-    }
-
     /// The bytes of region `index` where they are in main memory. An encoded region is decoded once
     /// for that; `None` also when that fails, and [`read`](Self::read) then says why.
     ///

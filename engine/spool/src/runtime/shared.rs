@@ -29,7 +29,7 @@ use crate::runtime::rates;
 use crate::runtime::reasons;
 use crate::runtime::stack::{self, Stack};
 use crate::runtime::state::{Phase, State};
-use crate::runtime::timeline::Timeline;
+use crate::runtime::timeline::{MOST_SPANS, Timeline};
 use crate::settings::Settings;
 use crate::time::nanos;
 
@@ -106,7 +106,7 @@ impl Shared {
         let engine = Engine::start(tiers.clone(), options, inbox.clone())
             .map_err(|cause| Error::new(ErrorKind::Io, cause.to_string()).caused_by(cause))?;
         let shared = Arc::new(Shared {
-            timeline: settings.trace.then(|| Mutex::new(Timeline::new(settings.trace_spans))),
+            timeline: settings.trace.then(|| Mutex::new(Timeline::new(MOST_SPANS))),
             application: "application".into(),
             settings,
             durable_tiers: durable_tiers(&tiers),

@@ -53,12 +53,6 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
     if capacity.is_some_and(|bytes| bytes < 2 * DISK_ALIGNMENT) {
         return Err(too_small("disk capacity", capacity.unwrap_or(0), 2 * DISK_ALIGNMENT));
     }
-    if settings.learn && settings.discard_after_restore {
-        return Err(invalid(
-            "`learn` and `discard_after_restore` together would discard checkpoints after a \
-             number of restores that is guessed. Leave one of them out.",
-        ));
-    }
     check_permissions(settings)?;
     settings.codec.check()?;
     if settings.disk.as_ref().is_some_and(|disk| disk.durable) {
@@ -186,7 +180,7 @@ pub(crate) fn config(settings: &Settings, tiers: &[AnyTier], on_gpu: bool) -> Co
     Config {
         links: tiers.windows(2).map(|pair| link(settings, pair[1].kind, on_gpu)).collect(),
         tiers,
-        discard_after_restore: settings.discard_after_restore,
+        discard_after_restore: false,
         policy: settings.policy,
         max_retries: settings.max_retries,
         retry_delay: nanos(settings.retry_delay),

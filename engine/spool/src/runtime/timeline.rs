@@ -15,6 +15,9 @@ use unspool_transfer::{Frame, Span};
 use crate::runtime::counters::Call;
 use crate::runtime::shared::Shared;
 
+/// The most spans that are kept of a run; later ones are counted.
+pub(crate) const MOST_SPANS: usize = 1 << 20;
+
 /// The first spans of a run, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Timeline {

@@ -75,22 +75,9 @@ impl SaveTicket {
         self.grant.frame.head()
     }
 
-    /// The bytes of region `index`, to be filled by the caller; what they hold before is
-    /// unspecified.
-    ///
-    /// # Panics
-    /// When the checkpoint has no region `index`, and when it lies in a GPU's memory:
-    /// [`fill`](Self::fill) is for both.
-    #[must_use]
-    pub fn region_mut(&mut self, index: usize) -> &mut [u8] {
-        match self.host_region(index) {
-            Some(bytes) => bytes,
-            None => panic!("region {index} lies in a GPU's memory: fill it with `fill` or `put`"),
-        }
-    }
-
-    /// The bytes of region `index` where they are in main memory, to be filled by the caller. In a
-    /// checkpoint with encoded regions it is memory that is encoded at commit.
+    /// The bytes of region `index` where they are in main memory, to be filled by the caller; what
+    /// they hold before is unspecified. In a checkpoint with encoded regions it is memory that is
+    /// encoded at commit.
     ///
     /// # Panics
     /// When the checkpoint has no region `index`.

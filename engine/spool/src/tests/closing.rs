@@ -286,9 +286,9 @@ fn tickets_outlive_the_close_without_harm() {
         let mut large = rig.spool.save(2, bytes_spec(9 * LEN), &wait()).unwrap();
         let restoring = rig.spool.restore(0, &wait()).unwrap();
         rig.spool.close().unwrap();
-        saving.region_mut(0).fill(1);
-        large.region_mut(0).fill(2);
-        assert_eq!(restoring.region(0), super::common::content(0, LEN));
+        saving.host_region(0).unwrap().fill(1);
+        large.host_region(0).unwrap().fill(2);
+        assert_eq!(restoring.host_region(0).unwrap(), super::common::content(0, LEN));
         assert_eq!(saving.commit().unwrap_err().kind(), ErrorKind::Closed);
         assert_eq!(large.commit().unwrap_err().kind(), ErrorKind::Closed);
         assert_eq!(restoring.finish().unwrap_err().kind(), ErrorKind::Closed);

@@ -1,6 +1,6 @@
 //! Random operations on a spool and on a map that never forgets: the same bytes come back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use unspool_core::{Failure, PolicyKind};
@@ -8,7 +8,7 @@ use unspool_testkit::{Fault, Operation, first_difference};
 
 use super::common::{bytes_spec, content, wait};
 use super::{Plan, Rig, assert_consistent};
-use crate::{Codecs, DiskSettings, Error, ErrorKind, Outer, Settings, Spec, Spool};
+use crate::{Codecs, DiskSettings, Error, ErrorKind, Outer, Settings, Spec, Spool, Then, Use};
 
 const SIZES: [usize; 8] = [0, 1, 100, 4096, 4097, 9000, 20_000, 70_000];
 const VERSIONS: i64 = 20;
@@ -21,7 +21,8 @@ enum Op {
     GiveUp(i64),
     Restore(i64),
     Discard(i64),
-    Expect(Vec<i64>),
+    /// What is restored next, and what becomes of it then.
+    Expect(Vec<i64>, Then),
     /// The order of an adjoint: everything, newest first.
     ExpectAll,
     ForgetHints,
@@ -34,13 +35,15 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let version = 0..VERSIONS;
     let len = prop::sample::select(&SIZES[..]);
+    let then = prop::sample::select(vec![Then::Stays, Then::Goes]);
     prop_oneof![
         12 => (version.clone(), len.clone()).prop_map(|(v, n)| Op::Save(v, n)),
         1 => (version.clone(), len).prop_map(|(v, n)| Op::Abort(v, n)),
         8 => version.clone().prop_map(Op::Restore),
         1 => version.clone().prop_map(Op::GiveUp),
         3 => version.clone().prop_map(Op::Discard),
-        2 => prop::collection::vec(version, 0..8).prop_map(Op::Expect),
+        2 => (prop::collection::vec(version, 0..8), then)
+            .prop_map(|(order, then)| Op::Expect(order, then)),
         1 => Just(Op::ExpectAll),
         1 => prop::sample::select(vec![
             Op::ForgetHints, Op::HoldPrefetch, Op::StartPrefetch, Op::Flush, Op::Reopen,
@@ -57,16 +60,15 @@ fn settings() -> impl Strategy<Value = Settings> {
     let codecs = [Spec::Raw, Spec::Lossless, Spec::Auto];
     let packed = prop::option::weighted(0.3, Just(Outer::Zstd(1)));
     let codecs = (prop::sample::select(codecs.to_vec()), packed);
-    let rest = (any::<bool>(), any::<bool>(), 1..4u32, 1..3usize, codecs);
+    let rest = (any::<bool>(), 1..4u32, 1..3usize, codecs);
     (arena(), arena(), capacity, policy, rest).prop_map(|(device, host, capacity, policy, rest)| {
-        let (durable, discard_after_restore, in_flight, workers, (codec, compress)) = rest;
+        let (durable, in_flight, workers, (codec, compress)) = rest;
         let disk = DiskSettings { capacity, durable, compress, ..DiskSettings::new("replaced") };
         Settings {
             device,
             host,
             disk: Some(disk),
             policy,
-            discard_after_restore,
             codec: Codecs { default: codec, ..Codecs::default() },
             check_codec: true,
             in_flight,
@@ -104,8 +106,8 @@ struct World {
     settings: Settings,
     /// Every saved version with its length.
     saved: BTreeMap<i64, usize>,
-    /// The restore order, as far as it is known to be there still.
-    hints: Vec<i64>,
+    /// The versions that were to go after a restore.
+    passing: BTreeSet<i64>,
     faulty: bool,
 }
 
@@ -117,7 +119,7 @@ impl World {
             rig.faults.on_nth(operation, nth, fault);
         }
         let faulty = !faults.is_empty();
-        World { rig, settings, saved: BTreeMap::new(), hints: Vec::new(), faulty }
+        World { rig, settings, saved: BTreeMap::new(), passing: BTreeSet::new(), faulty }
     }
 
     fn spool(&self) -> &Spool {
@@ -129,25 +131,19 @@ impl World {
             Op::Save(version, len) => self.save(version, len),
             Op::Abort(version, len) => {
                 if let Ok(mut ticket) = self.spool().save(version, bytes_spec(len), &wait()) {
-                    ticket.region_mut(0).fill(0xEE);
+                    ticket.host_region(0).unwrap().fill(0xEE);
                 }
             }
             Op::GiveUp(version) => drop(self.rig.spool.restore(version, &wait())),
             Op::Restore(version) => self.restore(version),
             Op::Discard(version) => self.discard(version),
-            Op::Expect(ref versions) => {
-                self.hints.extend(versions);
-                self.spool().expect(versions.iter().copied()).unwrap();
+            Op::Expect(ref order, then) => {
+                self.passing.extend(order.iter().filter(|_| then == Then::Goes));
+                let uses = order.iter().map(|&version| Use { version, then });
+                self.spool().expect_uses(uses).unwrap();
             }
-            Op::ExpectAll => {
-                let all: Vec<i64> = self.saved.keys().rev().copied().collect();
-                self.hints.extend(&all);
-                self.spool().expect(all).unwrap();
-            }
-            Op::ForgetHints => {
-                self.hints.clear();
-                self.spool().forget_hints().unwrap();
-            }
+            Op::ExpectAll => self.spool().expect(self.saved.keys().rev().copied()).unwrap(),
+            Op::ForgetHints => self.spool().forget_hints().unwrap(),
             Op::HoldPrefetch => self.spool().hold_prefetch().unwrap(),
             Op::StartPrefetch => self.spool().start_prefetch().unwrap(),
             Op::Flush => drop(self.flush()),
@@ -183,25 +179,24 @@ impl World {
             Err(error) => return self.assert_unreadable(version, &error),
         };
         let len = self.saved.get(&version).copied();
-        assert_eq!(ticket.region(0).len(), len.expect("only what was saved is restored"));
-        let expected = content(version, ticket.region(0).len());
-        assert_eq!(first_difference(ticket.region(0), &expected), None, "version {version}");
+        assert_eq!(
+            ticket.host_region(0).unwrap().len(),
+            len.expect("only what was saved is restored")
+        );
+        let expected = content(version, ticket.host_region(0).unwrap().len());
+        assert_eq!(
+            first_difference(ticket.host_region(0).unwrap(), &expected),
+            None,
+            "version {version}"
+        );
         ticket.finish().unwrap();
-        if let Some(index) = self.hints.iter().position(|hint| *hint == version) {
-            self.hints.remove(index);
-        }
         self.after_restore(version);
     }
 
-    /// A restored version may be gone with `discard_after_restore`, and must be gone when no
-    /// entry of the restore order names it.
+    /// A restored version is gone only where that was announced.
     fn after_restore(&mut self, version: i64) {
-        let contained = self.spool().contains(version).unwrap();
-        let gone = self.settings.discard_after_restore && !contained;
-        assert!(contained || gone, "version {version} went without a reason");
-        let wanted = !self.settings.discard_after_restore || self.hints.contains(&version);
-        assert!(wanted || gone, "version {version} stayed without a reason");
-        if gone {
+        if !self.spool().contains(version).unwrap() {
+            assert!(self.passing.contains(&version), "version {version} went without a reason");
             self.saved.remove(&version);
         }
     }
@@ -237,7 +232,7 @@ impl World {
         let Rig { spool, dir, .. } = old;
         drop(spool);
         self.rig = plan().build_in(dir);
-        self.hints.clear();
+        self.passing.clear();
     }
 
     fn check(&self) {

@@ -36,16 +36,6 @@ fn the_timeline_has_the_calls_and_every_movement() {
 }
 
 #[test]
-fn a_timeline_has_a_limit() {
-    let plan = Plan::arenas(Some(8 * PAGES), None);
-    let rig = plan.with(|s| (s.trace, s.trace_spans) = (true, 3)).build();
-    (0..8).for_each(|version| rig.save(version, LEN).unwrap());
-    rig.spool.flush(&wait()).unwrap();
-    rig.spool.close().unwrap();
-    assert_eq!(rig.spool.stats().unwrap().application.dropped_spans, 16 - 3);
-}
-
-#[test]
 fn a_trace_that_was_not_asked_for_or_has_no_place_is_an_error() {
     let rig = Plan::arenas(Some(PAGES), None).build();
     let path = rig.dir.path().join("trace.json");

@@ -140,7 +140,7 @@ fn a_panic_between_save_and_commit_gives_the_save_up() {
     let rig = Plan::arenas(Some(4 * PAGES), None).build();
     let save = AssertUnwindSafe(|| {
         let mut ticket = rig.spool.save(1, bytes_spec(LEN), &wait()).unwrap();
-        ticket.region_mut(0).fill(1);
+        ticket.host_region(0).unwrap().fill(1);
         panic!("the caller's gather");
     });
     assert!(catch_unwind(save).is_err());

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use unspool::{DiskSettings, Dtype, Error, RegionSpec, RestoreTicket, Settings, Spool, Wait};
+use unspool::{
+    DiskSettings, Dtype, Error, RegionSpec, RestoreTicket, Settings, Spool, Then, Use, Wait,
+};
 use unspool_testkit::{Pattern, first_difference};
 
 /// Long enough for a slow machine; a wait that reaches it is a fault.
@@ -62,4 +64,9 @@ pub fn restore(spool: &Spool, version: i64, len: usize) -> Result<(), Error> {
     assert_eq!(difference, None, "version {version} of {len} bytes differs");
     assert_eq!(ticket.head().version, version);
     ticket.finish()
+}
+
+/// Entries of the restore order, each of a checkpoint that goes after it.
+pub fn once(order: impl IntoIterator<Item = i64>) -> impl Iterator<Item = Use> {
+    order.into_iter().map(|version| Use { version, then: Then::Goes })
 }

@@ -87,15 +87,15 @@ pub fn save(spool: &Spool, version: i64, wave: &Wave) -> Result<(), Error> {
     };
     let mut ticket =
         spool.save(version, vec![region("now"), region("before")], &Wait::default())?;
-    put(&wave.now, ticket.region_mut(0));
-    put(&wave.before, ticket.region_mut(1));
+    put(&wave.now, ticket.host_region(0).expect("main memory"));
+    put(&wave.before, ticket.host_region(1).expect("main memory"));
     ticket.commit()
 }
 
 pub fn restore(spool: &Spool, version: i64, wave: &mut Wave) -> Result<(), Error> {
     let ticket = spool.restore(version, &Wait::default())?;
-    get(ticket.region(0), &mut wave.now);
-    get(ticket.region(1), &mut wave.before);
+    get(ticket.host_region(0).expect("main memory"), &mut wave.now);
+    get(ticket.host_region(1).expect("main memory"), &mut wave.before);
     ticket.finish()
 }
 

@@ -211,6 +211,5 @@ fn streams_and_events(context: &Context) {
     assert!(end.wait(Duration::from_micros(1)).is_err(), "the limit of a wait is kept");
     end.wait(LONG).unwrap();
     assert!(end.since(&start).unwrap() > Duration::from_micros(100));
-    memory.free(&ours).unwrap();
     println!("streams (own, borrowed, both defaults) and events: right");
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use unspool_cuda::probe::{ProbeOptions, probe, register_at_once};
+use unspool_cuda::probe::{ProbeOptions, links, register_at_once};
 use unspool_cuda::{
     Context, DeviceArena, DeviceArenaOptions, DeviceMemory, PinnedArena, PinnedMemory,
     PinnedOptions, StagingRing, Stream, Unregistered,
@@ -11,7 +11,7 @@ use unspool_cuda::{
 use crate::util::{GIB, LONG, MIB, finish, ms, rate, timed, wait_for_releases};
 
 pub fn run(context: &Context) {
-    let (found, time) = timed(|| probe(context, &ProbeOptions::default()).unwrap());
+    let (found, time) = timed(|| links(context, &ProbeOptions::default()).unwrap());
     println!("probe in {:.0} ms: {found:?}", ms(time));
     host_arena(context, 33, "(first touch of this memory by the machine)");
     for gib in [4, 16, 32, 4, 16, 32] {

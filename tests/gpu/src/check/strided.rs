@@ -97,7 +97,7 @@ impl Bench {
     fn new(context: &Context, room: u64) -> Bench {
         Bench {
             stream: Stream::new(context).unwrap(),
-            copies: StridedCopies::new(context),
+            copies: StridedCopies::new(context, Vec::new()),
             array: DeviceMemory::new(context, room).unwrap(),
             dense: DeviceMemory::new(context, room).unwrap(),
         }

@@ -20,7 +20,7 @@ impl Bench {
         let slots = Slots::new(&context);
         let path = std::env::var_os("PYTHONPATH").unwrap_or_default();
         let folders: Vec<_> = std::env::split_paths(&path).collect();
-        let zfp = ZfpCoder::looking_in(&context, &slots, folders.clone());
+        let zfp = ZfpCoder::new(&context, &slots, folders.clone());
         let nvcomp = NvCompCoder::looking_in(&context, &slots, folders);
         Bench { stream: Stream::new(&context).unwrap(), zfp, nvcomp, context }
     }
