@@ -1,23 +1,12 @@
 // From the values of a chunk to what becomes of it. A warp has a chunk, a lane a block of it.
 
-// Adds the errors of a chunk to those of the warp.
-DEVICE void keep_errors(Shared &shared, const Errors &errors, u32 outliers, u32 warp, u32 lane) {
-    u64 max_bits = max_of_warp(errors.max_bits);
-    double sum_sq = sum_of_warp(errors.sum_sq);
-    if (lane == 0) {
-        shared.max_bits[warp] = max(shared.max_bits[warp], max_bits);
-        shared.sum_sq[warp] += sum_sq;
-        shared.outliers[warp] += outliers;
-    }
-}
-
 // Measures a chunk from values in shared memory, if it is asked for. True if that is all.
 template <typename U>
-DEVICE bool only_measures(Shared &shared, U *stage, bool measured, u32 warp, u32 lane) {
+DEVICE bool only_measures(Shared &shared, U *stage, u32 warp, u32 lane) {
 #if MEASURES
     if (!measures(shared)) return false;
     const u32 inside = inside_of_block(shared.windows[warp], lane);
-    if (!measured) measure_staged(shared, stage + lane * STRIDE, inside, warp, lane);
+    measure_staged(shared, stage + lane * STRIDE, inside, warp, lane);
     return shared.work == WORK_MEASURE;
 #else
     return false;
@@ -134,28 +123,27 @@ DEVICE void begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
     if (lane == 0) w = window_of(job.cut, job.n, c);
     __syncwarp();
 #if FETCHES
-    if (QUICK && w.m != 1024) return;
     fetch_values(shared.stage[warp], (const u32 *)job.source, w, lane);
     wait_for_fetched();
     __syncwarp();
 #endif
 }
 
-#if !EXACT
+#if !FETCHES
 // A chunk of zeros: no words.
-DEVICE u32 encode_zeros(Shared &shared, bool measured, u32 warp, u32 lane) {
+DEVICE u32 encode_zeros(Shared &shared, u32 warp, u32 lane) {
 #if MEASURES
-    if (measures(shared) && !measured) measure_zeros(shared, shared.windows[warp].m, warp, lane);
+    if (measures(shared)) measure_zeros(shared, shared.windows[warp].m, warp, lane);
 #endif
     return 0;
 }
 
 // From values in shared memory on; `some` is 0 if all of the lane's are.
 template <typename U>
-DEVICE u32 encode_some(Shared &shared, U *stage, u32 some, bool measured, u32 warp, u32 lane) {
-    if (!__any_sync(ALL, some != 0)) return encode_zeros(shared, measured, warp, lane);
+DEVICE u32 encode_some(Shared &shared, U *stage, u32 some, u32 warp, u32 lane) {
+    if (!__any_sync(ALL, some != 0)) return encode_zeros(shared, warp, lane);
     __syncwarp();
-    if (only_measures(shared, stage, measured, warp, lane)) return 0;
+    if (only_measures(shared, stage, warp, lane)) return 0;
     return encode_staged<U>(shared, stage, warp, lane);
 }
 
@@ -166,14 +154,14 @@ DEVICE u32 stage_chunk(Shared &shared, U *stage, u32 warp, u32 lane) {
     return stage_values<T, U>(stage, source, shared.windows[warp], lane);
 }
 
-// The general way; `measured` says whether the chunk has been measured before.
-DEVICE u32 encode_any(Shared &shared, bool measured, u32 warp, u32 lane) {
+// The general way.
+DEVICE u32 encode_any(Shared &shared, u32 warp, u32 lane) {
     const u32 bits = bits_of(shared.job.cut);
 #if WIDE
     if (bits == 64) {
         u64 *stage = shared.stage[warp];
         const u32 some = stage_chunk<u64, u64>(shared, stage, warp, lane);
-        return encode_some(shared, stage, some, measured, warp, lane);
+        return encode_some(shared, stage, some, warp, lane);
     }
 #endif
     u32 *stage = (u32 *)shared.stage[warp], some;
@@ -182,28 +170,15 @@ DEVICE u32 encode_any(Shared &shared, bool measured, u32 warp, u32 lane) {
         case 16: some = stage_chunk<u16, u32>(shared, stage, warp, lane); break;
         default: some = stage_chunk<u32, u32>(shared, stage, warp, lane);
     }
-    return encode_some(shared, stage, some, measured, warp, lane);
+    return encode_some(shared, stage, some, warp, lane);
 }
 #endif
 
 // Encodes a chunk in shared memory; gives its words.
 DEVICE u32 encode_chunk(Shared &shared, LaneErrors &errors, u32 warp, u32 lane) {
-#if EXACT
-    return encode_exact(shared, warp, lane);
+#if FETCHES
+    return encode_fetched(shared, errors, warp, lane);
 #else
-    bool measured = false;
-#if QUICK
-    const bool full = shared.windows[warp].m == 1024;
-#if MEASURES
-    if (full && shared.work == WORK_MEASURE) {
-        measure_fetched(shared, warp, lane);
-        return 0;
-    }
-#endif
-    u32 words;
-    if (full && encode_quick(shared, errors, warp, lane, words, measured)) return words;
-    __syncwarp();
-#endif
-    return encode_any(shared, measured, warp, lane);
+    return encode_any(shared, warp, lane);
 #endif
 }

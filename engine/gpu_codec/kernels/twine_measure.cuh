@@ -214,11 +214,13 @@ DEVICE void measure_zeros(Shared &shared, u32 m, u32 warp, u32 lane) {
     shared.finite[warp] += m;
 }
 
-#if QUICK
-// The squares of the values of a lane, which are finite if those of the chunk are coded.
-DEVICE Measured<float> measure_finite(const float (&x)[32]) {
-    Measured<float> own = {0, 0, 0, 32};
+#if FETCHES
+// The squares of the values of a lane, of which `inside` are not zeros outside; all are finite.
+DEVICE Measured<float> measure_squares(const u32 *stage, u32 inside, u32 lane) {
+    Measured<float> own = {0, 0, 0, inside};
     Squares squares = {{0, 0, 0, 0}};
+    float x[32];
+    read_fetched(stage, x, lane);
     UNROLL for (int i = 0; i < 32; i++) {
         squares.sums[i & 3] = plus_square(squares.sums[i & 3], without_subnormal(x[i]));
     }
@@ -226,20 +228,19 @@ DEVICE Measured<float> measure_finite(const float (&x)[32]) {
     return own;
 }
 
-// Whether a chunk may have values beyond those that the warp has seen: not if twice its largest
-// coefficients, and so its values, are smaller in magnitude than both extremes.
-DEVICE bool may_extend(const Shared &shared, const Step32 &step, float twice, u32 warp) {
+// Whether a chunk may have values beyond those that the warp has seen: not if its largest ones are
+// smaller in magnitude than both extremes.
+DEVICE bool may_extend(const Shared &shared, float most, u32 warp) {
     const u32 high = (u32)shared.high[warp], low = ~(u32)shared.low[warp];
     // NaN while there are none.
     const float top = __uint_as_float(high >> 31 ? high & ~(1u << 31) : ~high);
     const float bottom = __uint_as_float(low >> 31 ? low & ~(1u << 31) : ~low);
-    const float most = __fmul_rn(__fmaf_rn(twice, step.e, step.e), 1.0f + 0x1p-20f);
     return __any_sync(ALL, !(most <= top && most <= -bottom));
 }
 
-// The extremes of a lane's values that were fetched, which are finite.
-DEVICE Measured<float> measure_extremes(const u32 *values, u32 lane) {
-    const float4 *mine = (const float4 *)(values + FETCHED_STRIDE * lane);
+// The extremes of a lane's values of a full chunk, which are finite.
+DEVICE Measured<float> measure_extremes(const u32 *stage, u32 lane) {
+    const float4 *mine = (const float4 *)(stage + FETCHED_STRIDE * lane);
     Measured<float> own = nothing_measured<float>();
     own.finite = 32;
     UNROLL for (int i = 0; i < 8; i++) {
@@ -250,16 +251,20 @@ DEVICE Measured<float> measure_extremes(const u32 *values, u32 lane) {
     return own;
 }
 
-// A full chunk that was fetched, of any values.
-DEVICE void measure_fetched(Shared &shared, u32 warp, u32 lane) {
+// A chunk that was fetched; `most` is the largest value of the lane, if all of the chunk are finite.
+DEVICE void measure_fetched(Shared &shared, bool finite, float most, u32 inside, u32 warp,
+                            u32 lane) {
+    const u32 *stage = shared.stage[warp];
     const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
-    float x[32];
-    read_fetched(shared.stage[warp], x, lane);
-    Measured<float> own = nothing_measured<float>();
-    Squares squares = {{0, 0, 0, 0}};
-    UNROLL for (int i = 0; i < 32; i++) measure_value(own, squares, x[i], i, summed);
-    own.squares = sum_of(squares);
-    note_measured(shared, own, warp, lane);
+    if (finite && summed) {
+        note_measured(shared, measure_squares(stage, inside, lane), warp, lane);
+    } else if (!finite || may_extend(shared, most, warp)) {
+        if (finite && shared.windows[warp].m == 1024) {
+            note_measured(shared, measure_extremes(stage, lane), warp, lane);
+        } else {
+            measure_staged(shared, stage + FETCHED_STRIDE * lane, inside, warp, lane);
+        }
+    }
 }
 #endif
 

@@ -250,9 +250,9 @@ DEVICE void fetch_some(u32 *to, const u32 *values, const Window &w, u32 lane) {
     fetch_each<FULL>(to, values, w, lane);
 }
 
-// Asks for the values of a chunk; zeros where nothing is inside. Within a bound chunks are full.
+// Asks for the values of a chunk; zeros where nothing is inside.
 DEVICE void fetch_values(u32 *to, const u32 *source, const Window &w, u32 lane) {
-    if (QUICK || w.m == 1024) return fetch_some<true>(to, source + w.base, w, lane);
+    if (w.m == 1024) return fetch_some<true>(to, source + w.base, w, lane);
     fetch_some<false>(to, source + w.base, w, lane);
 }
 
@@ -273,16 +273,6 @@ DEVICE void read_fetched(const u32 *values, float (&x)[32], u32 lane) {
 DEVICE void read_fetched(const u32 *values, u32 (&x)[32], u32 lane) {
     read_fours<uint4>(values, x, lane);
 }
-
-#if QUICK
-// Whether all values of a full chunk that was fetched are the same.
-DEVICE bool are_same(const u32 *values, u32 lane) {
-    const u32 first = values[0], *mine = values + FETCHED_STRIDE * lane;
-    u32 differ = 0;
-    UNROLL for (int i = 0; i < 32; i++) differ |= mine[i] ^ first;
-    return !__any_sync(ALL, differ != 0);
-}
-#endif
 
 // A chunk as it is, from values that were fetched; gives its words.
 DEVICE u32 stage_raw(u32 *stage, const Window &w, u32 lane) {
@@ -338,33 +328,35 @@ DEVICE Step32 narrow_step(const Step &step) {
     return s;
 }
 
-// The errors of a lane, from the largest one and a sum in units of 1 / scale.
-DEVICE void note_errors(Errors &errors, float largest, float sum, float scale) {
-    errors.max_bits = (u64)__double_as_longlong((double)largest);
-    errors.sum_sq = (double)sum / ((double)scale * (double)scale);
-}
+// Of the values of a lane: the largest error, the sum of the squares in units of 1 / scale^2, and the
+// largest value.
+struct FloatErrors {
+    float largest, sum, most;
+};
 
 // Mode 1 for float32 where no value fails: q and the errors of every value of the lane. False when
 // one fails; then what it has left in q is of no use.
-DEVICE bool quantise_whole(i32 (&q)[32], Errors &errors, const Step32 &step, float scale) {
+DEVICE bool quantise_whole(i32 (&q)[32], FloatErrors &errors, const Step32 &step, float scale) {
     float largest = 0, sum = 0, most = 0;
     UNROLL for (int i = 0; i < 32; i++) {
-        float x = __int_as_float(q[i]), s = __fmul_rn(x, step.inv);
-        most = fmaxf(most, fabsf(s));
-        q[i] = __float2int_rn(s);
+        float x = __int_as_float(q[i]);
+        most = fmaxf(most, fabsf(x));
+        q[i] = __float2int_rn(__fmul_rn(x, step.inv));
         float error = __fsub_rn(x, __fmul_rn(__int2float_rn(q[i]), step.step));
         largest = fmaxf(largest, fabsf(error));
         float unit = __fmul_rn(error, scale);
         sum = __fmaf_rn(unit, unit, sum);
     }
-    note_errors(errors, largest, sum, scale);
+    errors.largest = largest;
+    errors.sum = sum;
+    errors.most = most;
     // A NaN is passed over by the largest ones, but not by the sum. A step of 0 passes nothing, not
     // even a 0.
-    return step.e > 0 && most < 1e9f && largest <= step.e && sum == sum;
+    return step.e > 0 && __fmul_rn(most, step.inv) < 1e9f && largest <= step.e && sum == sum;
 }
 
 // The same where some fail: returns which. The values are those in shared memory.
-DEVICE u32 quantise_some(i32 (&q)[32], const u32 *mine, Errors &errors, const Step32 &step,
+DEVICE u32 quantise_some(i32 (&q)[32], const u32 *mine, FloatErrors &errors, const Step32 &step,
                          float scale) {
     u32 bad = 0;
     float largest = 0, sum = 0;
@@ -380,7 +372,8 @@ DEVICE u32 quantise_some(i32 (&q)[32], const u32 *mine, Errors &errors, const St
         sum = __fmaf_rn(unit, unit, sum);
         bad |= (ok ? 0u : 1u) << i;
     }
-    note_errors(errors, largest, sum, scale);
+    errors.largest = largest;
+    errors.sum = sum;
     return bad;
 }
 
@@ -401,16 +394,39 @@ DEVICE float scale_of(const Step32 &step) {
     return step.inv < 0x1p60f ? __fmul_rn(step.inv, 0x1p60f) : 0x1p120f;
 }
 
+// Whether they do vanish.
+DEVICE bool vanishes(const FloatErrors &found, float scale) {
+    return found.largest > 0 && __fmul_rn(found.largest, scale) < 0x1p-50f;
+}
+
+DEVICE Errors errors_of(const FloatErrors &found, const u32 *mine, u32 bad, const Step32 &step,
+                        float scale) {
+    const double unit = scale;
+    Errors errors = {(double)found.sum / (unit * unit),
+                     (u64)__double_as_longlong((double)found.largest)};
+    if (vanishes(found, scale)) errors.sum_sq = sum_of_small(mine, bad, step);
+    return errors;
+}
+
+// Adds the errors of a chunk to those of the warp.
+DEVICE void keep_errors(Shared &shared, const Errors &errors, u32 outliers, u32 warp, u32 lane) {
+    u64 max_bits = max_of_warp(errors.max_bits);
+    double sum_sq = sum_of_warp(errors.sum_sq);
+    if (lane == 0) {
+        shared.max_bits[warp] = max(shared.max_bits[warp], max_bits);
+        shared.sum_sq[warp] += sum_sq;
+        shared.outliers[warp] += outliers;
+    }
+}
+
 DEVICE u32 quantise_f32(i32 (&q)[32], const u32 *mine, Errors &errors, const Step32 &step) {
     const float scale = scale_of(step);
+    FloatErrors found;
     u32 bad = 0;
-    if (!quantise_whole(q, errors, step, scale)) {
-        bad = quantise_some(q, mine, errors, step, scale);
+    if (!quantise_whole(q, found, step, scale)) {
+        bad = quantise_some(q, mine, found, step, scale);
     }
-    const double largest = __longlong_as_double((i64)errors.max_bits);
-    if (largest > 0 && largest * (double)scale < 0x1p-50) {
-        errors.sum_sq = sum_of_small(mine, bad, step);
-    }
+    errors = errors_of(found, mine, bad, step, scale);
     return bad;
 }
 
