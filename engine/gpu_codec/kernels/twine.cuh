@@ -155,6 +155,13 @@ DEVICE float without_subnormal(float x) {
     return same;
 }
 
+// The bytes that the selector says; 8 more stands for copies of a byte's sign.
+DEVICE u32 permuted(u32 x, u32 selector) {
+    u32 bytes;
+    asm("prmt.b32 %0, %1, %1, %2;" : "=r"(bytes) : "r"(x), "r"(selector));
+    return bytes;
+}
+
 DEVICE void pause() { __nanosleep(20); }
 DEVICE void pause_long() { __nanosleep(200); }
 

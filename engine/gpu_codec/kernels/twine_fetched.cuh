@@ -131,63 +131,85 @@ DEVICE Choice choose_kind(const LaneWidths &found) {
 
 // ---- Words -------------------------------------------------------------------------------------
 
-// Numbers of at most 16 bits as planes of bits; the upper ones are left.
-DEVICE void narrow_planes(u32 (&x)[32]) {
-    u32 parts[16];
-    UNROLL for (int k = 0; k < 16; k++) parts[k] = __byte_perm(x[k], x[k + 16], 0x5410);
-    transpose(parts);
-    UNROLL for (int k = 0; k < 16; k++) x[k] = parts[k];
-}
-
-// A chunk's kind and words, without those of outliers; of the lane's block where it begins, its
-// width, dense words, and the mask of the numbers that are not 0. Its numbers are planes of bits.
-struct LaneBlock {
-    u32 kind, words, before, width, dense, mask, least;
+// What becomes of a chunk, besides its numbers.
+struct Coding {
+    Choice choice;
+    u32 least;      // what FOR takes off
+    bool is_empty;  // whether that leaves a block of the lane without words
+    u32 outliers;
 };
 
-// Makes planes of the numbers of a kind.
-DEVICE LaneBlock planes_of(u32 (&x)[32], const Choice &choice, const LaneWidths &found, u32 lane) {
-    const u32 width = choice.width;
-    const bool frame = EXACT && choice.kind == 5, narrow = __all_sync(ALL, width <= 16);
-    u32 mask = 0, sign;
-    if (narrow) {
-        narrow_planes(x);
-        sign = x[15];
-    } else {
-        transpose(x);
-        sign = x[31];
+// The lower N bits of numbers side by side: number k + j N is part j of word k.
+template <int N>
+DEVICE void parts_of(const u32 (&x)[32], u32 (&parts)[N]) {
+    UNROLL for (int k = 0; k < N; k++) {
+        if (N == 32) {
+            parts[k] = x[k];
+        } else if (N == 16) {
+            parts[k] = __byte_perm(x[k], x[k + 16 & 31], 0x5410);
+        } else {
+            const u32 low = __byte_perm(x[k], x[k + 8 & 31], 0x0040);
+            const u32 high = __byte_perm(x[k + 16 & 31], x[k + 24 & 31], 0x0040);
+            parts[k] = __byte_perm(low, high, 0x5410);
+        }
     }
-    UNROLL for (int k = 0; k < 16; k++) mask |= x[k];
-    if (!narrow) {
-        UNROLL for (int k = 16; k < 32; k++) mask |= x[k];
-    }
-    if (!frame) {
-        UNROLL for (int k = 31; k > 0; k--) x[k] = x[k - 1] ^ sign;
-        x[0] = sign;
-    }
-    const u32 words = frame ? frame_words(found) : cost_of(width, __popc(mask)).words;
-    const u32 before = exclusive_sum(words, lane);
-    LaneBlock own = {choice.kind, 9 + __shfl_sync(ALL, before + words, 31), before, width,
-                     !frame && words < width ? 0 : width, mask, found.least};
-    return own;
 }
 
-// Writes a chunk to shared memory, but for its outliers.
-DEVICE void write_planes_of(u32 *to, u32 (&planes)[32], const LaneBlock &own, u32 outliers,
-                            u32 lane) {
-    const bool sparse = own.dense < own.width;
-    const bool some = EXACT && own.kind == 5 && (own.mask | own.least) != 0;
-    write_head(to, own.kind, outliers, own.width | (sparse || some ? 0x80u : 0), lane);
-    to += 9 + own.before;
+// Residuals of N bits each, side by side, in their zig-zag form.
+template <int N>
+DEVICE void zigzag_parts(u32 (&parts)[N]) {
+    const u32 lowest = N == 8 ? 0x01010101u : N == 16 ? 0x00010001u : 1u;
+    UNROLL for (int k = 0; k < N; k++) {
+        const u32 p = parts[k];
+        // Copies of the sign of each part.
+        const u32 sign = N == 32 ? (u32)((i32)p >> 31) : permuted(p, N == 8 ? 0xba98 : 0xbb99);
+        parts[k] = (p << 1 & ~lowest) ^ sign;
+    }
+}
+
+// The chunk in shared memory, of numbers that have at most N bits; gives its words, or 0 if those
+// are no fewer than of the chunk as it is.
+template <int N>
+DEVICE u32 write_numbers(u32 *stage, const u32 (&x)[32], const Coding &own, u32 most, u32 lane,
+                         u32 &block_words) {
+    const bool frame = EXACT && own.choice.kind == 5;
+    const u32 width = own.choice.width;
+    u32 parts[N], planes[N], mask = 0;
+    parts_of<N>(x, parts);
+    if (!frame) zigzag_parts<N>(parts);
+    UNROLL for (int k = 0; k < N; k++) planes[k] = parts[k];
+    transpose(planes);
+    UNROLL for (int k = 0; k < N; k++) mask |= planes[k];
+    const u32 coded = frame ? own.is_empty ? 0 : width + 1 : cost_of(width, __popc(mask)).words;
+    const u32 before = exclusive_sum(coded, lane);
+    block_words = 9 + __shfl_sync(ALL, before + coded, 31);
+    const u32 words = block_words + (own.outliers + 1) / 2 + own.outliers;
+    if (words >= most) return 0;
+    const bool sparse = !frame && coded < width, some = frame && coded != 0;
+    write_head(stage, own.choice.kind, own.outliers, width | (sparse || some ? 0x80u : 0), lane);
+    u32 *to = stage + 9 + before;
     if (some) *to++ = own.least;
-    UNROLL for (u32 i = 0; i < 32; i++) {
-        if (i < own.dense) to[i] = planes[i];
+    const u32 dense = sparse ? 0 : width;
+    UNROLL for (u32 i = 0; i < N; i++) {
+        if (i < dense) to[i] = planes[i];
     }
     if (sparse) {
-        UNROLL for (u32 i = 0; i < 32; i++) planes[i] = i < own.width ? planes[i] : 0;
-        transpose(planes);
-        write_sparse(to, planes, own.width);
+        to[0] = mask;
+        write_sparse_parts<N>(to + 1, parts, mask, width);
     }
+    return words;
+}
+
+DEVICE u32 write_coded(u32 *stage, const u32 (&x)[32], const Coding &own, u32 most, u32 lane,
+                       u32 &block_words) {
+    const u32 width = own.choice.width;
+    if (__all_sync(ALL, width <= 8)) {
+        return write_numbers<8>(stage, x, own, most, lane, block_words);
+    }
+    if (__all_sync(ALL, width <= 16)) {
+        return write_numbers<16>(stage, x, own, most, lane, block_words);
+    }
+    return write_numbers<32>(stage, x, own, most, lane, block_words);
 }
 
 // ---- A chunk -----------------------------------------------------------------------------------
@@ -236,11 +258,15 @@ DEVICE LaneValues quantise_lane(u32 (&x)[32], const u32 *mine, const Step32 &ste
 
 // Adds the errors of a chunk that is coded.
 DEVICE void note_errors_of(Shared &shared, LaneErrors &errors, const LaneValues &own,
-                           const u32 *mine, const Step32 &step, u32 warp, u32 lane) {
+                           const Step32 &step, u32 warp, u32 lane) {
     const float scale = scale_of(step);
     if (!__any_sync(ALL, vanishes(own.errors, scale))) return note_lane_errors(errors, own.errors);
-    Errors found = errors_of(own.errors, mine, own.bad, step, scale);
-    keep_errors(shared, found, 0, warp, lane);
+    const Job &job = shared.job;
+    const Window &w = shared.windows[warp];
+    const u32 inside = inside_of_block(w, lane), all = inside ? ALL >> (32 - inside) : 0;
+    // What was fetched may have been overwritten.
+    const auto read = [&](u32 i) { return (u32)read_value(job, index_of(w, 32 * lane + i)); };
+    keep_errors(shared, errors_of(own.errors, all & ~own.bad, step, scale, read), 0, warp, lane);
 }
 
 // Whether all values of a chunk are the same.
@@ -316,7 +342,7 @@ DEVICE u32 encode_fetched(Shared &shared, LaneErrors &errors, u32 warp, u32 lane
     const Choice choice = choose_kind(found);
 #if QUICK
     if ((choice.words | own.outliers) == 0) {
-        note_errors_of(shared, errors, own, stage + FETCHED_STRIDE * lane, step, warp, lane);
+        note_errors_of(shared, errors, own, step, warp, lane);
         return 0;
     }
 #endif
@@ -325,18 +351,19 @@ DEVICE u32 encode_fetched(Shared &shared, LaneErrors &errors, u32 warp, u32 lane
     } else if (choice.kind != 1) {
         numbers_from(x, stage, choice.kind, found.least, step, own.bad, inside, lane);
     }
-    const LaneBlock block = planes_of(x, choice, found, lane);
-    const u32 words = block.words + (own.outliers + 1) / 2 + own.outliers;
-    if (own.outliers > 256 || words >= raw_words(w.m, 32)) return stage_raw(stage, w, lane);
-#if QUICK
-    note_errors_of(shared, errors, own, stage + FETCHED_STRIDE * lane, step, warp, lane);
-#endif
-    write_planes_of(stage, x, block, own.outliers, lane);
+    const bool is_empty = found.is_one && found.least == 0;
+    const Coding coding = {choice, found.least, is_empty, own.outliers};
+    const u32 most = own.outliers > 256 ? 0 : raw_words(w.m, 32);
+    u32 block_words;
+    const u32 words = write_coded(stage, x, coding, most, lane, block_words);
+    if (words == 0) return stage_raw(stage, w, lane);
 #if QUICK
     if (own.outliers) {
         const u32 before = exclusive_sum(__popc(own.bad), lane);
-        write_outliers<u32>(stage + block.words, own.outliers, before, own.bad, lane, shared.job, w);
+        u32 *to = stage + block_words;
+        write_outliers<u32>(to, own.outliers, before, own.bad, lane, shared.job, w);
     }
+    note_errors_of(shared, errors, own, step, warp, lane);
 #endif
     __syncwarp();
     return words;

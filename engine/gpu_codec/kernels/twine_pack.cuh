@@ -219,12 +219,13 @@ DEVICE void write_sparse(u32 *to, const U (&z)[32], u32 width) {
 template <int N>
 DEVICE void write_sparse_parts(u32 *to, const u32 (&parts)[N], u32 mask, u32 width) {
     const int group = 32 / N;
+    const u32 part = ALL >> (32 - N);
     Packer packer = {to, 0, 0};
     UNROLL for (int begin = 0; begin < 32; begin += group) {
         u32 word = 0;
         UNROLL for (int i = begin + group; i-- > begin;) {
-            u32 z = parts[i & (N - 1)] >> N * (i / N) & ((1u << N) - 1);
-            if (z) word = (word << width) + z;
+            u32 z = parts[i & (N - 1)] >> N * (i / N) & part;
+            if (z) word = group == 1 ? z : (word << width) + z;
         }
         packer.put32(word, width * __popc(mask >> begin & ((1u << group) - 1)));
     }

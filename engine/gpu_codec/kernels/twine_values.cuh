@@ -377,14 +377,16 @@ DEVICE u32 quantise_some(i32 (&q)[32], const u32 *mine, FloatErrors &errors, con
     return bad;
 }
 
-// The sum of the squares where errors are so far below the step that they vanish in its units.
-DEVICE double sum_of_small(const u32 *mine, u32 bad, const Step32 &step) {
+// The sum of the squares where errors are so far below the step that they vanish in its units, of
+// the values that `coded` says.
+template <typename Read>
+DEVICE double sum_of_small(u32 coded, const Step32 &step, Read read) {
     double sum = 0;
-    UNROLL1 for (u32 i = 0; i < 32; i++) {
-        float x = __uint_as_float(mine[i]);
+    UNROLL1 for (; coded; coded &= coded - 1) {
+        float x = __uint_as_float(read(__ffs((int)coded) - 1));
         i32 code = __float2int_rn(__fmul_rn(x, step.inv));
         double error = (double)__fsub_rn(x, __fmul_rn(__int2float_rn(code), step.step));
-        if (!(bad >> i & 1)) sum = __dadd_rn(sum, __dmul_rn(error, error));
+        sum = __dadd_rn(sum, __dmul_rn(error, error));
     }
     return sum;
 }
@@ -399,12 +401,14 @@ DEVICE bool vanishes(const FloatErrors &found, float scale) {
     return found.largest > 0 && __fmul_rn(found.largest, scale) < 0x1p-50f;
 }
 
-DEVICE Errors errors_of(const FloatErrors &found, const u32 *mine, u32 bad, const Step32 &step,
-                        float scale) {
+// The errors of the values of a lane that `coded` says, of which `read` gives the bits.
+template <typename Read>
+DEVICE Errors errors_of(const FloatErrors &found, u32 coded, const Step32 &step, float scale,
+                        Read read) {
     const double unit = scale;
     Errors errors = {(double)found.sum / (unit * unit),
                      (u64)__double_as_longlong((double)found.largest)};
-    if (vanishes(found, scale)) errors.sum_sq = sum_of_small(mine, bad, step);
+    if (vanishes(found, scale)) errors.sum_sq = sum_of_small(coded, step, read);
     return errors;
 }
 
@@ -426,7 +430,7 @@ DEVICE u32 quantise_f32(i32 (&q)[32], const u32 *mine, Errors &errors, const Ste
     if (!quantise_whole(q, found, step, scale)) {
         bad = quantise_some(q, mine, found, step, scale);
     }
-    errors = errors_of(found, mine, bad, step, scale);
+    errors = errors_of(found, ~bad, step, scale, [&](u32 i) { return mine[i]; });
     return bad;
 }
 

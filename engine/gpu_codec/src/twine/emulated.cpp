@@ -228,6 +228,14 @@ static unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     }
     return sum;
 }
+static unsigned permuted(unsigned x, unsigned selector) {
+    unsigned sum = 0;
+    for (int i = 0; i < 4; i++) {
+        unsigned one = selector >> (4 * i), byte = x >> (8 * (one & 3)) & 0xff;
+        sum |= (one & 8 ? byte >> 7 ? 0xffu : 0u : byte) << (8 * i);
+    }
+    return sum;
+}
 template <typename To, typename From>
 static To same_bits(From from) {
     To to;

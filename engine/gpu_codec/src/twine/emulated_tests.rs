@@ -123,6 +123,8 @@ fn compiled(place: &Path, text: &str) -> Option<Arc<Vec<u8>>> {
         let compile = |compiler: &str| {
             let mut command = Command::new(compiler);
             command.args(["-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-w"]);
+            // A shift by all bits or more is another number on a device.
+            command.args(["-fsanitize=shift", "-fsanitize-undefined-trap-on-error"]);
             command.args(["-fno-strict-aliasing", "-shared", "-fPIC", "-pthread", "-o"]);
             command.arg(&library).arg(&source).output().ok()
         };
