@@ -306,8 +306,14 @@ DEVICE Window window_of(const Cut &cut, u64 n, u32 c) {
         w.hy = min(32u, cut.ny - 32 * y);
         w.base = ((u64)rest * cut.ny + 32 * y) * cut.nx + 32 * x;
     } else {
-        u32 z = rest % cut.pz;
-        rest /= cut.pz;
+        u32 z = rest;
+        // Most of three dimensions are one volume.
+        if (z < cut.pz) {
+            rest = 0;
+        } else {
+            rest /= cut.pz;
+            z -= rest * cut.pz;
+        }
         w.hy = min(8u, cut.ny - 8 * y);
         w.dz = min(4u, cut.nz - 4 * z);
         w.base = (((u64)rest * cut.nz + 4 * z) * cut.ny + 8 * y) * cut.nx + 32 * x;

@@ -67,7 +67,7 @@ DEVICE u32 encode_staged(Shared &shared, U *stage, u32 warp, u32 lane) {
         order(q, width, kind_of(job.cut) < KIND_SIGNED);
     } else if (sizeof(U) == 4 && !is_relative(job) && kind_of(job.cut) == KIND_F32) {
         const Step32 step = narrow_step(shared.step);
-        bad = quantise_f32((i32(&)[32])q, (const u32 *)mine, errors, step);
+        bad = quantise_f32((u32(&)[32])q, (const u32 *)mine, errors, step);
     } else {
         __syncwarp();
         bad = quantise_staged<U>(mine, inside, job, shared.step, errors);

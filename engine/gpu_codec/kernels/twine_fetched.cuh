@@ -23,8 +23,21 @@ DEVICE void keep_lane_errors(Shared &, LaneErrors &, u32, u32) {}
 #if FETCHES
 // ---- Numbers -----------------------------------------------------------------------------------
 
-// As wide as the zig-zag form of a residual.
-DEVICE u32 folded(u32 d) { return d ^ d << 1; }
+// The extremes of residuals, and 0.
+struct Extent {
+    i32 least, most;
+};
+
+// With two more: some devices find the least of three at once.
+DEVICE void extend(Extent &own, u32 a, u32 b) {
+    own.least = min(own.least, min((i32)a, (i32)b));
+    own.most = max(own.most, max((i32)a, (i32)b));
+}
+
+// The width of the widest in its zig-zag form.
+DEVICE u32 width_of(const Extent &own) {
+    return own.least | own.most ? 1 + width_of((u32)max(own.most, ~own.least)) : 0;
+}
 
 DEVICE u32 framed_f32(u32 b) { return b << 1 | b >> 31; }
 DEVICE u32 ordered_f32(u32 b) { return b ^ ((u32)((i32)b >> 31) & 0x7fffffffu); }
@@ -78,30 +91,30 @@ template <int PROFILE, bool FULL>
 DEVICE LaneWidths lane_residuals(u32 (&x)[32], u32 (&twice)[32], u32 inside, u32 lane) {
     LaneWalker<PROFILE> walker;
     walker.begin(coefficient(x[31]), coefficient(x[30]), lane);
-    u32 all0 = 0, all1 = 0, all2 = 0, least = ALL, most = 0;
-    // By twos: some devices find the least of three at once.
+    Extent all[3] = {{0, 0}, {0, 0}, {0, 0}};
+    u32 least = ALL, most = 0;
     UNROLL for (u32 i = 0; i < 32; i += 2) {
+        const bool inner[2] = {FULL || i < inside, FULL || i + 1 < inside};
         if (EXACT) {
-            const bool first = FULL || i < inside, second = FULL || i + 1 < inside;
             const u32 u = framed_f32(x[i]), v = framed_f32(x[i + 1]);
-            least = min(least, min(first ? u : ALL, second ? v : ALL));
+            least = min(least, min(inner[0] ? u : ALL, inner[1] ? v : ALL));
             // Outside there are zeros.
             most = max(most, max(u, v));
         }
-        UNROLL for (u32 j = i; j < i + 2; j++) {
-            const u32 q = coefficient(x[j]);
-            all0 |= folded(q);
-            walker.next(q, x[j], twice[j]);
+        const u32 q[2] = {coefficient(x[i]), coefficient(x[i + 1])};
+        UNROLL for (u32 j = 0; j < 2; j++) {
+            walker.next(q[j], x[i + j], twice[i + j]);
             if (!FULL) {
-                x[j] = j < inside ? x[j] : 0;
-                twice[j] = j < inside ? twice[j] : 0;
+                x[i + j] = inner[j] ? x[i + j] : 0;
+                twice[i + j] = inner[j] ? twice[i + j] : 0;
             }
-            all1 |= folded(x[j]);
-            all2 |= folded(twice[j]);
         }
+        extend(all[0], q[0], q[1]);
+        extend(all[1], x[i], x[i + 1]);
+        extend(all[2], twice[i], twice[i + 1]);
     }
     least = FULL || inside ? least : 0;
-    LaneWidths found = {{width_of(all0), width_of(all1), width_of(all2)},
+    LaneWidths found = {{width_of(all[0]), width_of(all[1]), width_of(all[2])},
                         width_of(most - least), least, most == least};
     return found;
 }
@@ -245,12 +258,13 @@ DEVICE void keep_lane_errors(Shared &shared, LaneErrors &own, u32 warp, u32 lane
 }
 
 // Replaces values by coefficients.
-DEVICE LaneValues quantise_lane(u32 (&x)[32], const u32 *mine, const Step32 &step, u32 inside) {
-    LaneValues own = {{0, 0, 0}, 0, 0};
+DEVICE LaneValues quantise_lane(u32 (&x)[32], float most, const u32 *mine, const Step32 &step,
+                                u32 inside) {
+    LaneValues own = {{0, 0}, 0, 0};
     const float scale = scale_of(step);
-    const bool whole = quantise_whole((i32(&)[32])x, own.errors, step, scale);
+    const bool whole = quantise_whole(x, most, own.errors, step, scale);
     if (__all_sync(ALL, whole)) return own;
-    if (!whole) own.bad = quantise_some((i32(&)[32])x, mine, own.errors, step, scale);
+    if (!whole) own.bad = quantise_some(x, mine, own.errors, step, scale);
     if (inside < 32) own.bad &= (1u << inside) - 1;
     own.outliers = sum_of_warp((u32)__popc(own.bad));
     return own;
@@ -303,11 +317,11 @@ DEVICE u32 encode_fetched(Shared &shared, LaneErrors &errors, u32 warp, u32 lane
     const int profile = FORM >> 16 & 0xff;
     const Window &w = shared.windows[warp];
     u32 *stage = shared.stage[warp];
-    u32 x[32], twice[32], some = 0;
+    u32 x[32], twice[32];
     read_fetched(stage, x, lane);
-    UNROLL for (int i = 0; i < 32; i++) some |= x[i];
     const u32 inside = inside_of_block(w, lane);
-    const bool has_some = __any_sync(ALL, some != 0);
+    const Largest largest = largest_of(x);
+    const bool has_some = __any_sync(ALL, largest.bits != 0);
 #if MEASURES
     if (shared.work == WORK_MEASURE) {
         measure_staged(shared, stage + FETCHED_STRIDE * lane, inside, warp, lane);
@@ -316,15 +330,15 @@ DEVICE u32 encode_fetched(Shared &shared, LaneErrors &errors, u32 warp, u32 lane
     if (!has_some && measures(shared)) measure_zeros(shared, w.m, warp, lane);
 #endif
     if (!has_some) return 0;
-    LaneValues own = {{0, 0, 0}, 0, 0};
+    LaneValues own = {{0, 0}, 0, 0};
     Step32 step = {0, 0, 0};
 #if QUICK
     step = narrow_step(shared.step);
-    own = quantise_lane(x, stage + FETCHED_STRIDE * lane, step, inside);
+    own = quantise_lane(x, largest.magnitude, stage + FETCHED_STRIDE * lane, step, inside);
 #endif
 #if MEASURES
     const bool finite = own.outliers == 0;
-    if (measures(shared)) measure_fetched(shared, finite, own.errors.most, inside, warp, lane);
+    if (measures(shared)) measure_fetched(shared, finite, largest.magnitude, inside, warp, lane);
 #endif
     const LaneWidths found = w.m == 1024 ? lane_residuals<profile, true>(x, twice, 32, lane)
                                          : lane_residuals<profile, false>(x, twice, inside, lane);

@@ -328,35 +328,52 @@ DEVICE Step32 narrow_step(const Step &step) {
     return s;
 }
 
-// Of the values of a lane: the largest error, the sum of the squares in units of 1 / scale^2, and the
-// largest value.
-struct FloatErrors {
-    float largest, sum, most;
+// The largest of a lane's values: as an unsigned number, 0 where all bits are 0, and in magnitude,
+// NaN where there is one.
+struct Largest {
+    u32 bits;
+    float magnitude;
 };
 
-// Mode 1 for float32 where no value fails: q and the errors of every value of the lane. False when
-// one fails; then what it has left in q is of no use.
-DEVICE bool quantise_whole(i32 (&q)[32], FloatErrors &errors, const Step32 &step, float scale) {
-    float largest = 0, sum = 0, most = 0;
+DEVICE Largest largest_of(const u32 (&x)[32]) {
+    u32 bits = 0;
+    i32 positive = 0;
+    // By twos: some devices find the largest of three at once.
+    UNROLL for (int i = 0; i < 32; i += 2) {
+        bits = max(bits, max(x[i], x[i + 1]));
+        positive = max(positive, max((i32)x[i], (i32)x[i + 1]));
+    }
+    Largest found = {bits, __uint_as_float(max((u32)positive, bits & 0x7fffffffu))};
+    return found;
+}
+
+// Of the values of a lane: the largest error, and the sum of the squares in units of 1 / scale^2.
+struct FloatErrors {
+    float largest, sum;
+};
+
+// Mode 1 for float32 where no value fails, of which `most` is the largest magnitude: q and the
+// errors of every value of the lane. False when one fails; then what it has left in q is of no use.
+DEVICE bool quantise_whole(u32 (&q)[32], float most, FloatErrors &errors, const Step32 &step,
+                           float scale) {
+    float largest = 0, sum = 0;
     UNROLL for (int i = 0; i < 32; i++) {
-        float x = __int_as_float(q[i]);
-        most = fmaxf(most, fabsf(x));
-        q[i] = __float2int_rn(__fmul_rn(x, step.inv));
-        float error = __fsub_rn(x, __fmul_rn(__int2float_rn(q[i]), step.step));
+        float x = __uint_as_float(q[i]);
+        i32 code = __float2int_rn(__fmul_rn(x, step.inv));
+        float error = __fsub_rn(x, __fmul_rn(__int2float_rn(code), step.step));
+        q[i] = (u32)code;
         largest = fmaxf(largest, fabsf(error));
         float unit = __fmul_rn(error, scale);
         sum = __fmaf_rn(unit, unit, sum);
     }
     errors.largest = largest;
     errors.sum = sum;
-    errors.most = most;
-    // A NaN is passed over by the largest ones, but not by the sum. A step of 0 passes nothing, not
-    // even a 0.
-    return step.e > 0 && __fmul_rn(most, step.inv) < 1e9f && largest <= step.e && sum == sum;
+    // A step of 0 passes nothing, not even a 0.
+    return step.e > 0 && __fmul_rn(most, step.inv) < 1e9f && largest <= step.e;
 }
 
 // The same where some fail: returns which. The values are those in shared memory.
-DEVICE u32 quantise_some(i32 (&q)[32], const u32 *mine, FloatErrors &errors, const Step32 &step,
+DEVICE u32 quantise_some(u32 (&q)[32], const u32 *mine, FloatErrors &errors, const Step32 &step,
                          float scale) {
     u32 bad = 0;
     float largest = 0, sum = 0;
@@ -365,7 +382,7 @@ DEVICE u32 quantise_some(i32 (&q)[32], const u32 *mine, FloatErrors &errors, con
         i32 code = __float2int_rn(s);
         float error = fabsf(__fsub_rn(x, __fmul_rn(__int2float_rn(code), step.step)));
         bool ok = fabsf(s) < 1e9f && error <= step.e;
-        q[i] = ok ? code : 0;
+        q[i] = ok ? (u32)code : 0;
         error = ok ? error : 0.0f;
         largest = fmaxf(largest, error);
         float unit = __fmul_rn(error, scale);
@@ -423,11 +440,11 @@ DEVICE void keep_errors(Shared &shared, const Errors &errors, u32 outliers, u32 
     }
 }
 
-DEVICE u32 quantise_f32(i32 (&q)[32], const u32 *mine, Errors &errors, const Step32 &step) {
+DEVICE u32 quantise_f32(u32 (&q)[32], const u32 *mine, Errors &errors, const Step32 &step) {
     const float scale = scale_of(step);
     FloatErrors found;
     u32 bad = 0;
-    if (!quantise_whole(q, found, step, scale)) {
+    if (!quantise_whole(q, largest_of(q).magnitude, found, step, scale)) {
         bad = quantise_some(q, mine, found, step, scale);
     }
     errors = errors_of(found, ~bad, step, scale, [&](u32 i) { return mine[i]; });

@@ -287,6 +287,8 @@ static void __stcs(T *to, T value) {
     require_multiple(to, sizeof(T));
     *to = value;
 }
+static inline int min(int a, int b) { return a < b ? a : b; }
+static inline int max(int a, int b) { return a > b ? a : b; }
 static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 static inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
 static inline unsigned long long min(unsigned long long a, unsigned long long b) {
