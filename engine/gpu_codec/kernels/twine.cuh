@@ -189,24 +189,23 @@ DEVICE void wait_for_fetched() { asm volatile("cp.async.wait_all;" ::: "memory")
 #define FORM 0u
 #endif
 
-#if defined(MODE) && MODE == 1 && (FORM & 0xffffu) == 0x0220u
-#define QUICK 1
+// Whether all arrays have values of at most 32 bits and are encoded in one mode: chunks are fetched.
+#if defined(MODE) && !WIDE
+#define FETCHES 1
 #else
-#define QUICK 0
+#define FETCHES 0
 #endif
+#define EXACT (FETCHES && MODE == 0)
+#define BOUNDED (FETCHES && MODE == 1)
 
-// Whether all arrays are float32 and encoded without loss.
-#if defined(MODE) && MODE == 0 && (FORM & 0xffffu) == 0x0220u
-#define EXACT 1
-#else
-#define EXACT 0
-#endif
-// Whether chunks are fetched.
-#define FETCHES (QUICK || EXACT)
+#define ANY_KIND 0xffu  // in a form, of values that have the same bits
 
 DEVICE u32 form_of(const Cut &cut) { return FORM ? FORM : cut.form; }
 DEVICE u32 bits_of(const Cut &cut) { return form_of(cut) & 0xff; }
-DEVICE u32 kind_of(const Cut &cut) { return form_of(cut) >> 8 & 0xff; }
+DEVICE u32 kind_of(const Cut &cut) {
+    const bool known = FORM && (FORM >> 8 & 0xff) != ANY_KIND;
+    return (known ? FORM : cut.form) >> 8 & 0xff;
+}
 DEVICE u32 profile_of(const Cut &cut) { return form_of(cut) >> 16 & 0xff; }
 DEVICE u32 components_of(const Cut &cut) { return form_of(cut) >> 24; }
 
@@ -380,6 +379,7 @@ DEVICE u32 position_of(const Window &w, u32 rank) {
 
 DEVICE u32 raw_words(u32 m, u32 bits) { return 1 + (m * bits + 31) / 32; }
 
+#ifdef EMULATED
 // float16 to float32, exactly.
 DEVICE float widen_f16(u32 b) {
     u32 sign = (b & 0x8000) << 16, exponent = b >> 10 & 31, mantissa = b & 0x3ff;
@@ -402,6 +402,20 @@ DEVICE u32 narrow_f16(float x) {
     b += 0xfff + (b >> 13 & 1);
     return sign | ((b >> 13) - (112 << 10));
 }
+#else
+// The same by an instruction.
+DEVICE float widen_f16(u32 b) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((u16)b));
+    return x;
+}
+
+DEVICE u32 narrow_f16(float x) {
+    u16 b;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(b) : "f"(x));
+    return b;
+}
+#endif
 
 // The bits of the bfloat16 next to x, ties to even.
 DEVICE u32 narrow_bf16(float x) {

@@ -13,30 +13,6 @@ DEVICE bool only_measures(Shared &shared, U *stage, u32 warp, u32 lane) {
 #endif
 }
 
-// A chunk as it is, in shared memory; gives its words.
-DEVICE u32 stage_values_of(u32 *stage, const Job &job, const Window &w, u32 lane) {
-    const u32 bits = bits_of(job.cut), words = raw_words(w.m, bits);
-    // Others may still be reading values.
-    __syncwarp();
-    if (lane == 0) stage[0] = 3;
-    UNROLL1 for (u32 i = lane; i + 1 < words; i += 32) {
-        u32 word = 0;
-        if (bits == 64) {
-            u64 value = read_value(job, index_of(w, position_of(w, i / 2)));
-            word = (u32)(i & 1 ? value >> 32 : value);
-        } else {
-            const u32 per = 32 / bits;
-            for (u32 k = 0; k < per && i * per + k < w.m; k++) {
-                u64 index = index_of(w, position_of(w, i * per + k));
-                word |= (u32)read_value(job, index) << (k * bits);
-            }
-        }
-        stage[1 + i] = word;
-    }
-    __syncwarp();
-    return words;
-}
-
 // From values in shared memory to what the chunk becomes there; gives its words.
 template <typename U>
 DEVICE u32 encode_staged(Shared &shared, U *stage, u32 warp, u32 lane) {
@@ -123,7 +99,7 @@ DEVICE void begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
     if (lane == 0) w = window_of(job.cut, job.n, c);
     __syncwarp();
 #if FETCHES
-    fetch_values(shared.stage[warp], (const u32 *)job.source, w, lane);
+    fetch_chunk(shared.stage[warp], job, w, lane);
     wait_for_fetched();
     __syncwarp();
 #endif

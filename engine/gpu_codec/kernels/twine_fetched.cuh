@@ -1,4 +1,4 @@
-// Chunks of float32 in modes 0 and 1, in a launch for one of them. Residuals of both kinds stay in
+// Chunks of values of at most 32 bits in modes 0 and 1, in a launch for one of them. Residuals of both kinds stay in
 // registers while the narrowest is chosen; they get their zig-zag form after they have been cut into
 // planes of bits, where that is one operation for a plane. All chunks go this way, full or not: what
 // warps run at once has to fit the memory for instructions. A launch for all forms gives the same
@@ -16,12 +16,16 @@ struct LaneErrors {
     ErrorSum sum;
 };
 
-#if !QUICK
+#if !BOUNDED
 DEVICE void keep_lane_errors(Shared &, LaneErrors &, u32, u32) {}
 #endif
 
 #if FETCHES
 // ---- Numbers -----------------------------------------------------------------------------------
+
+#define BITS (FORM & 0xff)
+// In mode 0 numbers are shifted up, so that they wrap as those of fewer bits do.
+#define CUT (EXACT ? 32 - BITS : 0)
 
 // The extremes of residuals, and 0.
 struct Extent {
@@ -36,14 +40,34 @@ DEVICE void extend(Extent &own, u32 a, u32 b) {
 
 // The width of the widest in its zig-zag form.
 DEVICE u32 width_of(const Extent &own) {
-    return own.least | own.most ? 1 + width_of((u32)max(own.most, ~own.least)) : 0;
+    return own.least | own.most ? 1 + width_of((u32)max(own.most, ~own.least) >> CUT) : 0;
 }
 
-DEVICE u32 framed_f32(u32 b) { return b << 1 | b >> 31; }
-DEVICE u32 ordered_f32(u32 b) { return b ^ ((u32)((i32)b >> 31) & 0x7fffffffu); }
+// What makes numbers of a kind's bits: of floats, those below the sign change with it, and FOR takes
+// the sign last; FOR takes signed numbers with their first bit the other way.
+struct Order {
+    bool is_float;
+    u32 flip, other;
 
-// A coefficient, from the bits of a value in mode 0; in mode 1 it is one already.
-DEVICE u32 coefficient(u32 x) { return EXACT ? ordered_f32(x) : x; }
+    // A coefficient, from the bits of a value in mode 0; in mode 1 it is one already.
+    DEVICE_MEMBER u32 coefficient(u32 x) const {
+        if (!EXACT) return x;
+        const u32 top = x << CUT;
+        return top ^ ((u32)((i32)top >> 31) & flip);
+    }
+
+    // What FOR packs.
+    DEVICE_MEMBER u32 framed(u32 b) const {
+        return is_float ? (b << 1 | b >> (BITS - 1)) & ALL >> (32 - BITS) : b ^ other;
+    }
+};
+
+DEVICE Order order_of(u32 kind) {
+    const bool is_float = kind < KIND_SIGNED;
+    Order order = {is_float, is_float ? 0x7fffffffu & ALL << CUT : 0,
+                   kind == KIND_SIGNED ? 1u << (BITS - 1) : 0};
+    return order;
+}
 
 // Goes through a lane's coefficients, from the first to the last.
 template <int PROFILE>
@@ -88,20 +112,20 @@ struct LaneWidths {
 // Replaces values, or coefficients in mode 1, by their residuals once, and gives those of L twice.
 // Both are 0 outside of a chunk that is not full.
 template <int PROFILE, bool FULL>
-DEVICE LaneWidths lane_residuals(u32 (&x)[32], u32 (&twice)[32], u32 inside, u32 lane) {
+DEVICE LaneWidths lane_residuals(u32 (&x)[32], u32 (&twice)[32], const Order &order, u32 inside,
+                                 u32 lane) {
     LaneWalker<PROFILE> walker;
-    walker.begin(coefficient(x[31]), coefficient(x[30]), lane);
+    walker.begin(order.coefficient(x[31]), order.coefficient(x[30]), lane);
     Extent all[3] = {{0, 0}, {0, 0}, {0, 0}};
     u32 least = ALL, most = 0;
     UNROLL for (u32 i = 0; i < 32; i += 2) {
         const bool inner[2] = {FULL || i < inside, FULL || i + 1 < inside};
         if (EXACT) {
-            const u32 u = framed_f32(x[i]), v = framed_f32(x[i + 1]);
+            const u32 u = order.framed(x[i]), v = order.framed(x[i + 1]);
             least = min(least, min(inner[0] ? u : ALL, inner[1] ? v : ALL));
-            // Outside there are zeros.
-            most = max(most, max(u, v));
+            most = max(most, max(inner[0] ? u : 0, inner[1] ? v : 0));
         }
-        const u32 q[2] = {coefficient(x[i]), coefficient(x[i + 1])};
+        const u32 q[2] = {order.coefficient(x[i]), order.coefficient(x[i + 1])};
         UNROLL for (u32 j = 0; j < 2; j++) {
             walker.next(q[j], x[i + j], twice[i + j]);
             if (!FULL) {
@@ -216,10 +240,10 @@ DEVICE u32 write_numbers(u32 *stage, const u32 (&x)[32], const Coding &own, u32 
 DEVICE u32 write_coded(u32 *stage, const u32 (&x)[32], const Coding &own, u32 most, u32 lane,
                        u32 &block_words) {
     const u32 width = own.choice.width;
-    if (__all_sync(ALL, width <= 8)) {
+    if ((EXACT && BITS <= 8) || __all_sync(ALL, width <= 8)) {
         return write_numbers<8>(stage, x, own, most, lane, block_words);
     }
-    if (__all_sync(ALL, width <= 16)) {
+    if ((EXACT && BITS <= 16) || __all_sync(ALL, width <= 16)) {
         return write_numbers<16>(stage, x, own, most, lane, block_words);
     }
     return write_numbers<32>(stage, x, own, most, lane, block_words);
@@ -234,7 +258,7 @@ struct LaneValues {
     u32 outliers;  // of the chunk
 };
 
-#if QUICK
+#if BOUNDED
 // Adds those of a chunk.
 DEVICE void note_lane_errors(LaneErrors &errors, const FloatErrors &found) {
     errors.largest = fmaxf(errors.largest, found.largest);
@@ -258,13 +282,13 @@ DEVICE void keep_lane_errors(Shared &shared, LaneErrors &own, u32 warp, u32 lane
 }
 
 // Replaces values by coefficients.
-DEVICE LaneValues quantise_lane(u32 (&x)[32], float most, const u32 *mine, const Step32 &step,
-                                u32 inside) {
+DEVICE LaneValues quantise_lane(u32 (&x)[32], float most, const u32 *mine, u32 kind,
+                                const Step32 &step, u32 inside) {
     LaneValues own = {{0, 0}, 0, 0};
     const float scale = scale_of(step);
-    const bool whole = quantise_whole(x, most, own.errors, step, scale);
+    const bool whole = quantise_whole(x, most, own.errors, kind, step, scale);
     if (__all_sync(ALL, whole)) return own;
-    if (!whole) own.bad = quantise_some(x, mine, own.errors, step, scale);
+    if (!whole) own.bad = quantise_some(x, mine, own.errors, kind, step, scale);
     if (inside < 32) own.bad &= (1u << inside) - 1;
     own.outliers = sum_of_warp((u32)__popc(own.bad));
     return own;
@@ -280,7 +304,8 @@ DEVICE void note_errors_of(Shared &shared, LaneErrors &errors, const LaneValues 
     const u32 inside = inside_of_block(w, lane), all = inside ? ALL >> (32 - inside) : 0;
     // What was fetched may have been overwritten.
     const auto read = [&](u32 i) { return (u32)read_value(job, index_of(w, 32 * lane + i)); };
-    keep_errors(shared, errors_of(own.errors, all & ~own.bad, step, scale, read), 0, warp, lane);
+    const u32 coded = all & ~own.bad, kind = kind_of(job.cut);
+    keep_errors(shared, errors_of(own.errors, coded, kind, step, scale, read), 0, warp, lane);
 }
 
 // Whether all values of a chunk are the same.
@@ -293,23 +318,23 @@ DEVICE bool are_same(const u32 *stage, u32 inside, u32 lane) {
 #endif
 
 // The numbers of kinds 0 and 5, from the values.
-DEVICE void numbers_from(u32 (&x)[32], const u32 *stage, u32 kind, u32 least, const Step32 &step,
-                         u32 bad, u32 inside, u32 lane) {
+DEVICE void numbers_from(u32 (&x)[32], const u32 *stage, const Job &job, u32 kind, u32 least,
+                         const Step32 &step, u32 bad, u32 inside, u32 lane) {
     // Read again, or each value would keep a register from the first time on.
     __syncwarp();
     read_fetched(stage, x, lane);
-#if QUICK
+    const u32 type = kind_of(job.cut);
+    const Order order = order_of(type);
     UNROLL for (u32 i = 0; i < 32; i++) {
-        const u32 q = (u32)__float2int_rn(__fmul_rn(__uint_as_float(x[i]), step.inv));
-        x[i] = bad >> i & 1 ? 0 : q;
+        if (BOUNDED) {
+            const u32 q = (u32)__float2int_rn(__fmul_rn(widen(type, x[i]), step.inv));
+            x[i] = bad >> i & 1 ? 0 : q;
+        } else if (kind == 5) {
+            x[i] = i < inside ? order.framed(x[i]) - least : 0;
+        } else {
+            x[i] = order.coefficient(x[i]);
+        }
     }
-#else
-    if (kind == 5) {
-        UNROLL for (u32 i = 0; i < 32; i++) x[i] = i < inside ? framed_f32(x[i]) - least : 0;
-    } else {
-        UNROLL for (int i = 0; i < 32; i++) x[i] = ordered_f32(x[i]);
-    }
-#endif
 }
 
 // Encodes a chunk that was fetched, in shared memory; gives its words.
@@ -317,14 +342,19 @@ DEVICE u32 encode_fetched(Shared &shared, LaneErrors &errors, u32 warp, u32 lane
     const int profile = FORM >> 16 & 0xff;
     const Window &w = shared.windows[warp];
     u32 *stage = shared.stage[warp];
+    const u32 kind = kind_of(shared.job.cut);
+    const u32 *mine = stage + FETCHED_STRIDE * lane;
     u32 x[32], twice[32];
     read_fetched(stage, x, lane);
+    if (BOUNDED) {
+        UNROLL for (int i = 0; i < 32; i++) x[i] = __float_as_uint(widen(kind, x[i]));
+    }
     const u32 inside = inside_of_block(w, lane);
     const Largest largest = largest_of(x);
     const bool has_some = __any_sync(ALL, largest.bits != 0);
 #if MEASURES
     if (shared.work == WORK_MEASURE) {
-        measure_staged(shared, stage + FETCHED_STRIDE * lane, inside, warp, lane);
+        measure_staged(shared, mine, inside, warp, lane);
         return 0;
     }
     if (!has_some && measures(shared)) measure_zeros(shared, w.m, warp, lane);
@@ -332,29 +362,31 @@ DEVICE u32 encode_fetched(Shared &shared, LaneErrors &errors, u32 warp, u32 lane
     if (!has_some) return 0;
     LaneValues own = {{0, 0}, 0, 0};
     Step32 step = {0, 0, 0};
-#if QUICK
+#if BOUNDED
     step = narrow_step(shared.step);
-    own = quantise_lane(x, largest.magnitude, stage + FETCHED_STRIDE * lane, step, inside);
+    own = quantise_lane(x, largest.magnitude, mine, kind, step, inside);
 #endif
 #if MEASURES
     const bool finite = own.outliers == 0;
     if (measures(shared)) measure_fetched(shared, finite, largest.magnitude, inside, warp, lane);
 #endif
-    const LaneWidths found = w.m == 1024 ? lane_residuals<profile, true>(x, twice, 32, lane)
-                                         : lane_residuals<profile, false>(x, twice, inside, lane);
+    const Order order = order_of(kind);
+    const LaneWidths found = w.m == 1024
+                                 ? lane_residuals<profile, true>(x, twice, order, 32, lane)
+                                 : lane_residuals<profile, false>(x, twice, order, inside, lane);
     const u32 first = stage[0];
 #if EXACT
-    const bool is_first = found.is_one && found.least == framed_f32(first);
+    const bool is_first = found.is_one && found.least == order.framed(first);
     const bool same = __all_sync(ALL, is_first || inside == 0);
 #else
     // With the first coefficient alone all are the same, and perhaps the values are.
     const bool same = __all_sync(ALL, lane == 0 || found.widths[1] == 0) &&
                       are_same(stage, inside, lane);
 #endif
-    if (same) return stage_constant(stage, first, 32, lane);
-    if (QUICK && lane == 0) shared.outliers[warp] += own.outliers;
+    if (same) return stage_constant(stage, first, BITS, lane);
+    if (BOUNDED && lane == 0) shared.outliers[warp] += own.outliers;
     const Choice choice = choose_kind(found);
-#if QUICK
+#if BOUNDED
     if ((choice.words | own.outliers) == 0) {
         note_errors_of(shared, errors, own, step, warp, lane);
         return 0;
@@ -363,15 +395,18 @@ DEVICE u32 encode_fetched(Shared &shared, LaneErrors &errors, u32 warp, u32 lane
     if (choice.kind == 2) {
         UNROLL for (int i = 0; i < 32; i++) x[i] = twice[i];
     } else if (choice.kind != 1) {
-        numbers_from(x, stage, choice.kind, found.least, step, own.bad, inside, lane);
+        numbers_from(x, stage, shared.job, choice.kind, found.least, step, own.bad, inside, lane);
+    }
+    if (CUT && choice.kind != 5) {
+        UNROLL for (int i = 0; i < 32; i++) x[i] = (u32)((i32)x[i] >> CUT);
     }
     const bool is_empty = found.is_one && found.least == 0;
     const Coding coding = {choice, found.least, is_empty, own.outliers};
-    const u32 most = own.outliers > 256 ? 0 : raw_words(w.m, 32);
+    const u32 most = own.outliers > 256 ? 0 : raw_words(w.m, BITS);
     u32 block_words;
     const u32 words = write_coded(stage, x, coding, most, lane, block_words);
-    if (words == 0) return stage_raw(stage, w, lane);
-#if QUICK
+    if (words == 0) return stage_raw(stage, shared.job, w, lane);
+#if BOUNDED
     if (own.outliers) {
         const u32 before = exclusive_sum(__popc(own.bad), lane);
         u32 *to = stage + block_words;

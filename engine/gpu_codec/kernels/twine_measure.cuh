@@ -216,13 +216,14 @@ DEVICE void measure_zeros(Shared &shared, u32 m, u32 warp, u32 lane) {
 
 #if FETCHES
 // The squares of the values of a lane, of which `inside` are not zeros outside; all are finite.
-DEVICE Measured<float> measure_squares(const u32 *stage, u32 inside, u32 lane) {
+DEVICE Measured<float> measure_squares(const u32 *stage, u32 kind, u32 inside, u32 lane) {
     Measured<float> own = {0, 0, 0, inside};
     Squares squares = {{0, 0, 0, 0}};
-    float x[32];
-    read_fetched(stage, x, lane);
+    u32 bits[32];
+    read_fetched(stage, bits, lane);
     UNROLL for (int i = 0; i < 32; i++) {
-        squares.sums[i & 3] = plus_square(squares.sums[i & 3], without_subnormal(x[i]));
+        const float x = without_subnormal(widen(kind, bits[i]));
+        squares.sums[i & 3] = plus_square(squares.sums[i & 3], x);
     }
     own.squares = sum_of(squares);
     return own;
@@ -239,14 +240,15 @@ DEVICE bool may_extend(const Shared &shared, float most, u32 warp) {
 }
 
 // The extremes of a lane's values of a full chunk, which are finite.
-DEVICE Measured<float> measure_extremes(const u32 *stage, u32 lane) {
-    const float4 *mine = (const float4 *)(stage + FETCHED_STRIDE * lane);
+DEVICE Measured<float> measure_extremes(const u32 *stage, u32 kind, u32 lane) {
     Measured<float> own = nothing_measured<float>();
     own.finite = 32;
-    UNROLL for (int i = 0; i < 8; i++) {
-        float4 four = mine[i];
-        own.low = fminf(fminf(own.low, four.x), fminf(four.y, fminf(four.z, four.w)));
-        own.high = fmaxf(fmaxf(own.high, four.x), fmaxf(four.y, fmaxf(four.z, four.w)));
+    u32 bits[32];
+    read_fetched(stage, bits, lane);
+    UNROLL for (int i = 0; i < 32; i++) {
+        const float x = widen(kind, bits[i]);
+        own.low = fminf(own.low, x);
+        own.high = fmaxf(own.high, x);
     }
     return own;
 }
@@ -256,11 +258,12 @@ DEVICE void measure_fetched(Shared &shared, bool finite, float most, u32 inside,
                             u32 lane) {
     const u32 *stage = shared.stage[warp];
     const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
+    const u32 kind = kind_of(shared.job.cut);
     if (finite && summed) {
-        note_measured(shared, measure_squares(stage, inside, lane), warp, lane);
+        note_measured(shared, measure_squares(stage, kind, inside, lane), warp, lane);
     } else if (!finite || may_extend(shared, most, warp)) {
         if (finite && shared.windows[warp].m == 1024) {
-            note_measured(shared, measure_extremes(stage, lane), warp, lane);
+            note_measured(shared, measure_extremes(stage, kind, lane), warp, lane);
         } else {
             measure_staged(shared, stage + FETCHED_STRIDE * lane, inside, warp, lane);
         }

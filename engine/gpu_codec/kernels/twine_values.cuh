@@ -120,7 +120,8 @@ DEVICE u32 find_job(const EncodeLaunch &a, u32 tile, u32 lane) {
 
 // ---- Values into shared memory -----------------------------------------------------------------
 
-DEVICE u32 staged(u32 position) { return (position >> 5) * STRIDE + (position & 31); }
+#define PITCH (FETCHES ? FETCHED_STRIDE : STRIDE)
+
 
 // The values of 16 bytes to places one after the other, which do not cross a block. Returns 0 if
 // all are.
@@ -172,7 +173,7 @@ DEVICE u32 stage_parts(U *stage, const T *first, const Window &w, u32 lane) {
         }
         UNROLL for (u32 j = 0; j < group; j++) {
             const u32 row = (begin + j) * rows + lane / lanes;
-            some |= unpack<T, U>(stage + row * STRIDE + column, parts[j]);
+            some |= unpack<T, U>(stage + row * PITCH + column, parts[j]);
         }
     }
     return some;
@@ -193,7 +194,7 @@ DEVICE u32 stage_values(U *stage, const T *source, const Window &w, u32 lane) {
             values[j] = inside >> (begin + j) & 1 ? (U)__ldcs(source + index) : 0;
         }
         UNROLL for (u32 j = 0; j < LOADS; j++) {
-            stage[(begin + j) * STRIDE + lane] = values[j];
+            stage[(begin + j) * PITCH + lane] = values[j];
             some |= (u32)values[j] | (u32)((u64)values[j] >> 32);
         }
     }
@@ -256,38 +257,22 @@ DEVICE void fetch_values(u32 *to, const u32 *source, const Window &w, u32 lane) 
     fetch_some<false>(to, source + w.base, w, lane);
 }
 
-// The values of a lane.
-template <typename Four, typename T>
-DEVICE void read_fours(const u32 *values, T (&x)[32], u32 lane) {
-    const Four *mine = (const Four *)(values + FETCHED_STRIDE * lane);
+// Starts to put the values of a chunk into shared memory, each as 32 bits.
+DEVICE void fetch_chunk(u32 *stage, const Job &job, const Window &w, u32 lane) {
+    switch (FORM & 0xff) {
+        case 8: stage_values<u8, u32>(stage, (const u8 *)job.source, w, lane); break;
+        case 16: stage_values<u16, u32>(stage, (const u16 *)job.source, w, lane); break;
+        default: fetch_values(stage, (const u32 *)job.source, w, lane);
+    }
+}
+
+// The bits of a lane's values.
+DEVICE void read_fetched(const u32 *values, u32 (&x)[32], u32 lane) {
+    const uint4 *mine = (const uint4 *)(values + FETCHED_STRIDE * lane);
     UNROLL for (int i = 0; i < 8; i++) {
-        Four four = mine[i];
+        uint4 four = mine[i];
         x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
     }
-}
-
-DEVICE void read_fetched(const u32 *values, float (&x)[32], u32 lane) {
-    read_fours<float4>(values, x, lane);
-}
-
-DEVICE void read_fetched(const u32 *values, u32 (&x)[32], u32 lane) {
-    read_fours<uint4>(values, x, lane);
-}
-
-// A chunk as it is, from values that were fetched; gives its words.
-DEVICE u32 stage_raw(u32 *stage, const Window &w, u32 lane) {
-    u32 column[32];
-    UNROLL for (int i = 0; i < 32; i++) column[i] = stage[FETCHED_STRIDE * i + lane];
-    __syncwarp();
-    if (lane == 0) stage[0] = 3;
-    const u32 inside = rows_inside(w, lane), begun = rows_inside(w, 0);
-    u32 *to = stage + 1 + lane;
-    UNROLL for (int i = 0; i < 32; i++) {
-        if (inside >> i & 1) *to = column[i];
-        to += begun >> i & 1 ? w.wx : 0;
-    }
-    __syncwarp();
-    return raw_words(w.m, 32);
 }
 #endif
 
@@ -313,6 +298,71 @@ DEVICE u64 read_value(const Job &job, u64 index) {
         default: return ((const u64 *)job.source)[index];
     }
 }
+
+// A chunk as it is, in shared memory, from the array itself; gives its words.
+DEVICE u32 stage_values_of(u32 *stage, const Job &job, const Window &w, u32 lane) {
+    const u32 bits = bits_of(job.cut), words = raw_words(w.m, bits);
+    // Others may still be reading values.
+    __syncwarp();
+    if (lane == 0) stage[0] = 3;
+    UNROLL1 for (u32 i = lane; i + 1 < words; i += 32) {
+        u32 word = 0;
+        if (bits == 64) {
+            u64 value = read_value(job, index_of(w, position_of(w, i / 2)));
+            word = (u32)(i & 1 ? value >> 32 : value);
+        } else {
+            const u32 per = 32 / bits;
+            for (u32 k = 0; k < per && i * per + k < w.m; k++) {
+                u64 index = index_of(w, position_of(w, i * per + k));
+                word |= (u32)read_value(job, index) << (k * bits);
+            }
+        }
+        stage[1 + i] = word;
+    }
+    __syncwarp();
+    return words;
+}
+
+#if FETCHES
+// The same of a full chunk that was fetched.
+DEVICE u32 stage_full(u32 *stage, u32 lane) {
+    const u32 bits = FORM & 0xff, per = 32 / bits;
+    u32 words[bits];
+    UNROLL for (u32 k = 0; k < bits; k++) {
+        const u32 first = (32 * k + lane) * per;
+        const u32 *from = stage + (first >> 5) * FETCHED_STRIDE + (first & 31);
+        words[k] = 0;
+        UNROLL for (u32 j = 0; j < per; j++) words[k] |= from[j] << (bits * j & 31);
+    }
+    __syncwarp();
+    if (lane == 0) stage[0] = 3;
+    UNROLL for (u32 k = 0; k < bits; k++) stage[1 + 32 * k + lane] = words[k];
+    __syncwarp();
+    return 1 + 32 * bits;
+}
+
+// The same of one of 32 bits that is not full.
+DEVICE u32 stage_part(u32 *stage, const Window &w, u32 lane) {
+    u32 column[32];
+    UNROLL for (int i = 0; i < 32; i++) column[i] = stage[FETCHED_STRIDE * i + lane];
+    __syncwarp();
+    if (lane == 0) stage[0] = 3;
+    const u32 inside = rows_inside(w, lane), begun = rows_inside(w, 0);
+    u32 *to = stage + 1 + lane;
+    UNROLL for (int i = 0; i < 32; i++) {
+        if (inside >> i & 1) *to = column[i];
+        to += begun >> i & 1 ? w.wx : 0;
+    }
+    __syncwarp();
+    return raw_words(w.m, 32);
+}
+
+DEVICE u32 stage_raw(u32 *stage, const Job &job, const Window &w, u32 lane) {
+    if (w.m == 1024) return stage_full(stage, lane);
+    if ((FORM & 0xff) == 32) return stage_part(stage, w, lane);
+    return stage_values_of(stage, job, w, lane);
+}
+#endif
 
 // ---- Modes 1 and 2 -----------------------------------------------------------------------------
 
@@ -352,15 +402,22 @@ struct FloatErrors {
     float largest, sum;
 };
 
-// Mode 1 for float32 where no value fails, of which `most` is the largest magnitude: q and the
-// errors of every value of the lane. False when one fails; then what it has left in q is of no use.
-DEVICE bool quantise_whole(u32 (&q)[32], float most, FloatErrors &errors, const Step32 &step,
-                           float scale) {
+// What a coefficient stands for, in the precision of a kind.
+DEVICE float stepped(u32 kind, i32 code, const Step32 &step) {
+    const float x = __fmul_rn(__int2float_rn(code), step.step);
+    return kind == KIND_F32 ? x : widen(kind, narrow(kind, x));
+}
+
+// Mode 1 for values up to 32 bits, as float32, where none fails; `most` is the largest magnitude: q
+// and the errors of every value of the lane. False when one fails; then what it has left in q is of
+// no use.
+DEVICE bool quantise_whole(u32 (&q)[32], float most, FloatErrors &errors, u32 kind,
+                           const Step32 &step, float scale) {
     float largest = 0, sum = 0;
     UNROLL for (int i = 0; i < 32; i++) {
         float x = __uint_as_float(q[i]);
         i32 code = __float2int_rn(__fmul_rn(x, step.inv));
-        float error = __fsub_rn(x, __fmul_rn(__int2float_rn(code), step.step));
+        float error = __fsub_rn(x, stepped(kind, code, step));
         q[i] = (u32)code;
         largest = fmaxf(largest, fabsf(error));
         float unit = __fmul_rn(error, scale);
@@ -372,15 +429,15 @@ DEVICE bool quantise_whole(u32 (&q)[32], float most, FloatErrors &errors, const 
     return step.e > 0 && __fmul_rn(most, step.inv) < 1e9f && largest <= step.e;
 }
 
-// The same where some fail: returns which. The values are those in shared memory.
-DEVICE u32 quantise_some(u32 (&q)[32], const u32 *mine, FloatErrors &errors, const Step32 &step,
-                         float scale) {
+// The same where some fail: returns which. The bits of the values are those in shared memory.
+DEVICE u32 quantise_some(u32 (&q)[32], const u32 *mine, FloatErrors &errors, u32 kind,
+                         const Step32 &step, float scale) {
     u32 bad = 0;
     float largest = 0, sum = 0;
     UNROLL for (int i = 0; i < 32; i++) {
-        float x = __uint_as_float(mine[i]), s = __fmul_rn(x, step.inv);
+        float x = widen(kind, mine[i]), s = __fmul_rn(x, step.inv);
         i32 code = __float2int_rn(s);
-        float error = fabsf(__fsub_rn(x, __fmul_rn(__int2float_rn(code), step.step)));
+        float error = fabsf(__fsub_rn(x, stepped(kind, code, step)));
         bool ok = fabsf(s) < 1e9f && error <= step.e;
         q[i] = ok ? (u32)code : 0;
         error = ok ? error : 0.0f;
@@ -397,12 +454,12 @@ DEVICE u32 quantise_some(u32 (&q)[32], const u32 *mine, FloatErrors &errors, con
 // The sum of the squares where errors are so far below the step that they vanish in its units, of
 // the values that `coded` says.
 template <typename Read>
-DEVICE double sum_of_small(u32 coded, const Step32 &step, Read read) {
+DEVICE double sum_of_small(u32 coded, u32 kind, const Step32 &step, Read read) {
     double sum = 0;
     UNROLL1 for (; coded; coded &= coded - 1) {
-        float x = __uint_as_float(read(__ffs((int)coded) - 1));
+        float x = widen(kind, read(__ffs((int)coded) - 1));
         i32 code = __float2int_rn(__fmul_rn(x, step.inv));
-        double error = (double)__fsub_rn(x, __fmul_rn(__int2float_rn(code), step.step));
+        double error = (double)__fsub_rn(x, stepped(kind, code, step));
         sum = __dadd_rn(sum, __dmul_rn(error, error));
     }
     return sum;
@@ -420,12 +477,12 @@ DEVICE bool vanishes(const FloatErrors &found, float scale) {
 
 // The errors of the values of a lane that `coded` says, of which `read` gives the bits.
 template <typename Read>
-DEVICE Errors errors_of(const FloatErrors &found, u32 coded, const Step32 &step, float scale,
-                        Read read) {
+DEVICE Errors errors_of(const FloatErrors &found, u32 coded, u32 kind, const Step32 &step,
+                        float scale, Read read) {
     const double unit = scale;
     Errors errors = {(double)found.sum / (unit * unit),
                      (u64)__double_as_longlong((double)found.largest)};
-    if (vanishes(found, scale)) errors.sum_sq = sum_of_small(coded, step, read);
+    if (vanishes(found, scale)) errors.sum_sq = sum_of_small(coded, kind, step, read);
     return errors;
 }
 
@@ -444,10 +501,11 @@ DEVICE u32 quantise_f32(u32 (&q)[32], const u32 *mine, Errors &errors, const Ste
     const float scale = scale_of(step);
     FloatErrors found;
     u32 bad = 0;
-    if (!quantise_whole(q, largest_of(q).magnitude, found, step, scale)) {
-        bad = quantise_some(q, mine, found, step, scale);
+    if (!quantise_whole(q, largest_of(q).magnitude, found, KIND_F32, step, scale)) {
+        bad = quantise_some(q, mine, found, KIND_F32, step, scale);
     }
-    errors = errors_of(found, ~bad, step, scale, [&](u32 i) { return mine[i]; });
+    const auto read = [&](u32 i) { return mine[i]; };
+    errors = errors_of(found, ~bad, KIND_F32, step, scale, read);
     return bad;
 }
 
@@ -490,9 +548,7 @@ DEVICE bool quantise_one(u32 bits, const Job &job, const Step32 &step, i32 &q, f
     float s = __fmul_rn(x, step.inv);
     bool ok = fabsf(s) < 1e9f;
     q = __float2int_rn(ok ? s : 0.0f);
-    float r = __fmul_rn(__int2float_rn(q), step.step);
-    if (kind != KIND_F32) r = widen(kind, narrow(kind, r));
-    error = fabsf(__fsub_rn(x, r));
+    error = fabsf(__fsub_rn(x, stepped(kind, q, step)));
     return ok && error <= step.e;
 }
 

@@ -8,7 +8,7 @@ use unspool_codec::twine::Layout;
 use super::Twine;
 use super::job::Coded;
 use super::modules::{DECODE_WARPS, Kernel, Special, Tiles, Variant};
-use super::parts::{has_variants, is_worth_a_variant};
+use super::parts::{is_worth_a_variant, variant_form};
 use super::plan::{cut, piece};
 use super::words::{DecodeLaunch, PIECES, Piece};
 use crate::pending::{DecodeStatus, Pending};
@@ -64,9 +64,9 @@ impl Twine {
 /// Groups jobs that share a launch: jobs of one form, and one group of all forms with fewer than
 /// `apart` chunks, unless that is the only group.
 fn by_form<'a>(jobs: &[Coded<'a>], apart: u64) -> Vec<Vec<Coded<'a>>> {
-    let mut groups: Vec<(u32, u64, Vec<Coded<'a>>)> = Vec::new();
+    let mut groups: Vec<(Option<u32>, u64, Vec<Coded<'a>>)> = Vec::new();
     for job in jobs {
-        let (form, chunks) = (cut(job.layout).form, u64::from(job.layout.n_chunks));
+        let (form, chunks) = (variant_form(cut(job.layout).form), u64::from(job.layout.n_chunks));
         match groups.iter_mut().find(|group| group.0 == form) {
             Some((_, all, group)) => {
                 *all += chunks;
@@ -76,7 +76,7 @@ fn by_form<'a>(jobs: &[Coded<'a>], apart: u64) -> Vec<Vec<Coded<'a>>> {
         }
     }
     let (few, many): (Vec<_>, Vec<_>) =
-        groups.into_iter().partition(|&(form, chunks, _)| chunks < apart || !has_variants(form));
+        groups.into_iter().partition(|&(form, chunks, _)| chunks < apart || form.is_none());
     let few: Vec<Coded<'a>> = few.into_iter().flat_map(|(_, _, group)| group).collect();
     let few = (!few.is_empty()).then_some(few);
     few.into_iter().chain(many.into_iter().map(|(_, _, group)| group)).collect()
@@ -88,11 +88,11 @@ pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Vari
     for layout in layouts {
         wide |= layout.bits == 64;
         chunks += u64::from(layout.n_chunks);
-        forms.push(cut(layout).form);
+        forms.push(variant_form(cut(layout).form));
     }
     forms.dedup();
     let special = match forms[..] {
-        [form] if is_worth_a_variant(form, chunks) => Some(Special { form, task: None }),
+        [Some(form)] if is_worth_a_variant(chunks) => Some(Special { form, task: None }),
         _ => None,
     };
     Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, tiles: Tiles::Many, special }
@@ -152,7 +152,7 @@ mod tests {
             let groups = by_form(jobs, apart).into_iter();
             groups.map(|group| group.iter().map(|job| job.stream).collect()).collect()
         };
-        assert_eq!(groups(&jobs, 1024), [vec![1, 3, 4], vec![0, 2]]);
+        assert_eq!(groups(&jobs, 1024), [vec![1, 3], vec![0, 2], vec![4]]);
         assert_eq!(groups(&jobs[..1], 1024), [vec![0]]);
         assert_eq!(groups(&jobs[1..2], 1024), [vec![1]]);
         assert_eq!(groups(&jobs, 4000), [vec![0, 2, 1, 3, 4]]);

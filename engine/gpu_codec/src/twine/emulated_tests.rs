@@ -101,7 +101,8 @@ fn build(
     let run = if kernel == Kernel::Encode { run + PARTS } else { run };
     let texts = [include_str!("emulated.cpp"), COMMON, kernel.text()].concat();
     // Without arrays of 64 bits, shared memory is as small as on a device.
-    let wide = u32::from(!head.contains("0220u") && !head.contains("NARROW"));
+    let narrow = ["20u", "10u", "08u", "NARROW"].iter().any(|form| head.contains(form));
+    let wide = u32::from(!narrow);
     let front = format!("#define WIDE {wide}\n#define WARPS {warps}\n#define KEPT {kept}\n");
     let whole = [&front, head, &texts, &run].concat();
     let built = compiled(&folder.join(name), &whole)?;
@@ -586,6 +587,40 @@ fn chunks_without_loss_are_written_the_same_whether_they_are_full_or_not() {
     let all: [(&str, Make); 3] =
         [("0x01010220u", one), ("0x01020220u", two), ("0x01030220u", three)];
     check_variants(&all.map(|(form, make)| (form, Task::Exact, make)));
+}
+
+/// Values of one kind of those with so many bits, in one to three dimensions.
+fn of_bits(dice: &mut Dice, profile: usize, dtypes: &[Dtype], has_bound: bool) -> Region {
+    let dtype = dice.pick(dtypes);
+    let sizes = [
+        vec![1000 + dice.below(7000)],
+        vec![16 + dice.below(76), 32 + dice.below(110)],
+        vec![4 + dice.below(10), 8 + dice.below(20), 32 + dice.below(80)],
+    ];
+    let shape = sizes[profile - 1].clone();
+    if has_bound { bounded(dice, dtype, shape) } else { array(dice, dtype, shape, None) }
+}
+
+#[test]
+fn kinds_of_as_many_bits_share_a_variant() {
+    use Dtype::{
+        BFloat16, Bool, Float16, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64,
+    };
+    let all: [(&str, Task, Make); 8] = [
+        ("0x0101ff08u", Task::Exact, |dice| of_bits(dice, 1, &[Bool, Int8, UInt8], false)),
+        ("0x0101ff10u", Task::Exact, |dice| {
+            of_bits(dice, 1, &[Float16, BFloat16, Int16, UInt16], false)
+        }),
+        ("0x0102ff10u", Task::Exact, |dice| {
+            of_bits(dice, 2, &[Float16, BFloat16, Int16, UInt16], false)
+        }),
+        ("0x0102ff10u", Task::Measure, |dice| of_bits(dice, 2, &[Float16, BFloat16], true)),
+        ("0x0103ff10u", Task::Measure, |dice| of_bits(dice, 3, &[Float16, BFloat16], true)),
+        ("0x0101ff20u", Task::Exact, |dice| of_bits(dice, 1, &[Int32, UInt32], false)),
+        ("0x0103ff20u", Task::Exact, |dice| of_bits(dice, 3, &[Int32, UInt32], false)),
+        ("0x0102ff40u", Task::Exact, |dice| of_bits(dice, 2, &[Int64, UInt64], false)),
+    ];
+    check_variants(&all);
 }
 
 fn known(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>) -> Region {

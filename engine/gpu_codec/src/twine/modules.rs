@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use unspool_cuda::kernels::KernelText;
 
-use super::plan::{FLOAT32, FLOAT64, form};
+use super::plan::{ANY_KIND, FLOAT32, FLOAT64, form};
 
 /// Concatenates the encoder's text, in the order in which its parts need each other.
 macro_rules! encoder {
@@ -203,19 +203,30 @@ impl Variant {
         both.into_iter().flatten()
     }
 
-    /// The variants for arrays of one form that most applications have: float32 and float64 in one
-    /// to three dimensions, for each task, with tiles for several sizes.
+    /// The variants for arrays of one form, in one to three dimensions: those that most
+    /// applications have, float32 and float64, for each task, with tiles for several sizes; others
+    /// of as many bits together, for large arrays. Of those only floats of 16 bits have bounds.
     fn special() -> Vec<Variant> {
+        use Task::Exact;
         use Tiles::{Many, Own};
-        let narrow = [(4, Many), (4, Own), (2, Own), (8, Own)];
-        let forms = [(32, FLOAT32, &narrow[..]), (64, FLOAT64, &narrow[..2])];
+        let sizes = [(4, Many), (4, Own), (2, Own), (8, Own)];
+        let forms = [
+            (32, FLOAT32, &sizes[..], &Task::ALL[..]),
+            (64, FLOAT64, &sizes[..2], &Task::ALL),
+            (8, ANY_KIND, &sizes[..1], &[Exact]),
+            (16, ANY_KIND, &sizes[..1], &Task::ALL),
+            (32, ANY_KIND, &sizes[..1], &[Exact]),
+            (64, ANY_KIND, &sizes[..1], &[Exact]),
+        ];
         let mut all = Vec::new();
-        for (bits, kind, sizes) in forms {
-            for profile in 1..=3 {
+        for (bits, kind, sizes, tasks) in forms {
+            // Values of 8 bits are in one dimension.
+            for profile in if bits == 8 { 1..=1 } else { 1..=3 } {
                 let form = form(bits, kind, profile, 1);
                 let decoder = Variant::decoder(bits == 64);
                 all.push(Variant { special: Some(Special { form, task: None }), ..decoder });
-                let encoders = sizes.iter().flat_map(|size| Task::ALL.map(|task| (*size, task)));
+                let encoders =
+                    sizes.iter().flat_map(|size| tasks.iter().map(|task| (*size, *task)));
                 all.extend(encoders.map(|((warps, tiles), task)| {
                     let special = Some(Special { form, task: Some(task) });
                     Variant { warps, tiles, special, ..Variant::encoder(bits == 64) }
@@ -255,7 +266,7 @@ mod tests {
     #[test]
     fn the_variants_are_all_different_and_hold_those_of_every_task() {
         let special = Variant::special();
-        assert_eq!(special.len(), 3 * (1 + 4 * 3) + 3 * (1 + 2 * 3));
+        assert_eq!(special.len(), 3 * ((1 + 4 * 3) + (1 + 2 * 3) + 2 * (1 + 1) + (1 + 3)) + 2);
         let all: Vec<Variant> = Variant::general().chain(special).collect();
         for (index, one) in all.iter().enumerate() {
             assert!(!all[..index].contains(one));

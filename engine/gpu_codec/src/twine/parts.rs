@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::modules::{Special, Task, Tiles, Variant};
-use super::plan::{FLOAT32, FLOAT64, RAW_BYTES};
+use super::plan::{ANY_KIND, FLOAT32, FLOAT64, RAW_BYTES, form};
 use super::words::{Job, rule};
 
 /// Minimum number of chunks for which a variant for one form is compiled.
@@ -58,11 +58,11 @@ impl LaunchPart {
     fn of(jobs: &[Job], run: JobRun, ways: &Ways) -> LaunchPart {
         let own = &jobs[run.jobs.clone()];
         let wide = own.iter().any(|job| !is_raw(job) && job.cut.form & 0xff == 64);
-        let special = run.form.filter(|special| is_worth_a_variant(special.form, run.coded));
+        let special = run.form.filter(|_| is_worth_a_variant(run.coded));
         let suited = match special {
             None => Variant::encoder(wide).warps,
             // Two would suit the smallest arrays as well, but not enough to ship another variant.
-            Some(_) if wide => 4,
+            Some(special) if wide || is_shared(special.form) => 4,
             Some(_) => warps_for(run.chunks, ways.room),
         };
         let most = if wide { 4 } else { 8 };
@@ -79,7 +79,8 @@ impl LaunchPart {
     /// concurrently.
     pub(super) fn take_tiles(&mut self, tiles: Range<u32>, jobs: &[Job], room: u32) {
         self.tiles = tiles;
-        let is_short = self.is_short(jobs, self.variant().blocks_at_once(room));
+        let has_both = self.special.is_none_or(|special| !is_shared(special.form));
+        let is_short = has_both && self.is_short(jobs, self.variant().blocks_at_once(room));
         self.way = if is_short { Tiles::Own } else { Tiles::Many };
     }
 
@@ -101,15 +102,22 @@ impl LaunchPart {
     }
 }
 
-/// Whether variants for a form exist: for those of float32 and float64.
-pub(super) fn has_variants(form: u32) -> bool {
-    let (kind, components) = (form >> 8 & 0xff, form >> 24);
-    (kind == FLOAT32 || kind == FLOAT64) && components == 1
+/// The form of the variants for arrays of a form, if there are any: not for complex numbers.
+/// float32 and float64 have their own; other values with as many bits share theirs.
+pub(super) fn variant_form(of: u32) -> Option<u32> {
+    let (bits, kind, profile, components) = (of & 0xff, of >> 8 & 0xff, of >> 16 & 0xff, of >> 24);
+    let kind = if [FLOAT32, FLOAT64].contains(&kind) { kind } else { ANY_KIND };
+    (components == 1).then(|| form(bits, kind, profile, 1))
 }
 
-/// Whether a variant is worth it for that many chunks of a form.
-pub(super) fn is_worth_a_variant(form: u32, chunks: u64) -> bool {
-    has_variants(form) && chunks >= MANY_CHUNKS
+/// Whether the variants of a form are for values of several kinds.
+pub(super) fn is_shared(form: u32) -> bool {
+    form >> 8 & 0xff == ANY_KIND
+}
+
+/// Whether a variant is worth it for that many chunks.
+pub(super) fn is_worth_a_variant(chunks: u64) -> bool {
+    chunks >= MANY_CHUNKS
 }
 
 fn is_raw(job: &Job) -> bool {
@@ -168,8 +176,7 @@ fn form_of(job: &Job) -> Option<Special> {
         rule::RANGE | rule::RMS => Task::Measure,
         _ => return None,
     };
-    let form = job.cut.form;
-    has_variants(form).then_some(Special { form, task: Some(task) })
+    variant_form(job.cut.form).map(|form| Special { form, task: Some(task) })
 }
 
 /// Chunks of an array, or units of bytes to copy.

@@ -18,6 +18,8 @@ pub(super) const RAW_BYTES: u64 = 8192;
 /// Codes of kinds of values.
 pub(super) const FLOAT32: u32 = 2;
 pub(super) const FLOAT64: u32 = 3;
+/// In the form of a kernel variant: any kind of values with these bits.
+pub(super) const ANY_KIND: u32 = 0xff;
 /// Maximum number of jobs of a call.
 const MOST_JOBS: usize = 1 << 16;
 
