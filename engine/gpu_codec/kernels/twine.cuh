@@ -365,18 +365,6 @@ DEVICE u64 index_of(const Window &w, u32 position) {
     return w.base + (position < half ? 2 * position : 2 * (position - half) + 1);
 }
 
-// The position of the value of a rank among those inside.
-DEVICE u32 position_of(const Window &w, u32 rank) {
-    if (profile_of(w) == 1) return rank;
-    u32 row = w.wx == 32 ? rank >> 5 : rank / w.wx;
-    u32 column = rank - row * w.wx;
-    if (profile_of(w) == 3) {
-        u32 z = row / w.hy;
-        row = z * 8 + (row - z * w.hy);
-    }
-    return row * 32 + column;
-}
-
 DEVICE u32 raw_words(u32 m, u32 bits) { return 1 + (m * bits + 31) / 32; }
 
 #ifdef EMULATED

@@ -299,25 +299,51 @@ DEVICE u64 read_value(const Job &job, u64 index) {
     }
 }
 
+template <typename T>
+DEVICE void put_raw(u32 *to, u32 rank, T value) {
+    ((T *)to)[rank] = value;
+}
+
+// Words of a stream begin at multiples of 4 bytes.
+DEVICE void put_raw(u32 *to, u32 rank, u64 value) {
+    to[2 * rank] = (u32)value;
+    to[2 * rank + 1] = (u32)(value >> 32);
+}
+
+// The values inside of a chunk one after the other, of which a lane has a column.
+template <typename T>
+DEVICE void stage_column(u32 *to, const T *source, const Window &w, u32 lane) {
+    const u32 inside = rows_inside(w, lane), begun = rows_inside(w, 0);
+    u32 rank = lane;
+    UNROLL1 for (u32 begin = 0; begin < 32; begin += LOADS) {
+        T values[LOADS];
+        UNROLL for (u32 j = 0; j < LOADS; j++) {
+            const bool has = inside >> (begin + j) & 1;
+            values[j] = has ? source[index_of(w, 32 * (begin + j) + lane)] : 0;
+        }
+        UNROLL for (u32 j = 0; j < LOADS; j++) {
+            if (inside >> (begin + j) & 1) put_raw(to, rank, values[j]);
+            rank += begun >> (begin + j) & 1 ? w.wx : 0;
+        }
+    }
+}
+
 // A chunk as it is, in shared memory, from the array itself; gives its words.
 DEVICE u32 stage_values_of(u32 *stage, const Job &job, const Window &w, u32 lane) {
     const u32 bits = bits_of(job.cut), words = raw_words(w.m, bits);
     // Others may still be reading values.
     __syncwarp();
-    if (lane == 0) stage[0] = 3;
-    UNROLL1 for (u32 i = lane; i + 1 < words; i += 32) {
-        u32 word = 0;
-        if (bits == 64) {
-            u64 value = read_value(job, index_of(w, position_of(w, i / 2)));
-            word = (u32)(i & 1 ? value >> 32 : value);
-        } else {
-            const u32 per = 32 / bits;
-            for (u32 k = 0; k < per && i * per + k < w.m; k++) {
-                u64 index = index_of(w, position_of(w, i * per + k));
-                word |= (u32)read_value(job, index) << (k * bits);
-            }
-        }
-        stage[1 + i] = word;
+    if (lane == 0) {
+        // The last word may have no more than some bytes.
+        stage[words - 1] = 0;
+        stage[0] = 3;
+    }
+    __syncwarp();
+    switch (bits) {
+        case 8: stage_column(stage + 1, (const u8 *)job.source, w, lane); break;
+        case 16: stage_column(stage + 1, (const u16 *)job.source, w, lane); break;
+        case 32: stage_column(stage + 1, (const u32 *)job.source, w, lane); break;
+        default: stage_column(stage + 1, (const u64 *)job.source, w, lane);
     }
     __syncwarp();
     return words;
@@ -341,26 +367,8 @@ DEVICE u32 stage_full(u32 *stage, u32 lane) {
     return 1 + 32 * bits;
 }
 
-// The same of one of 32 bits that is not full.
-DEVICE u32 stage_part(u32 *stage, const Window &w, u32 lane) {
-    u32 column[32];
-    UNROLL for (int i = 0; i < 32; i++) column[i] = stage[FETCHED_STRIDE * i + lane];
-    __syncwarp();
-    if (lane == 0) stage[0] = 3;
-    const u32 inside = rows_inside(w, lane), begun = rows_inside(w, 0);
-    u32 *to = stage + 1 + lane;
-    UNROLL for (int i = 0; i < 32; i++) {
-        if (inside >> i & 1) *to = column[i];
-        to += begun >> i & 1 ? w.wx : 0;
-    }
-    __syncwarp();
-    return raw_words(w.m, 32);
-}
-
 DEVICE u32 stage_raw(u32 *stage, const Job &job, const Window &w, u32 lane) {
-    if (w.m == 1024) return stage_full(stage, lane);
-    if ((FORM & 0xff) == 32) return stage_part(stage, w, lane);
-    return stage_values_of(stage, job, w, lane);
+    return w.m == 1024 ? stage_full(stage, lane) : stage_values_of(stage, job, w, lane);
 }
 #endif
 
