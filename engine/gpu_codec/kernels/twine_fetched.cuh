@@ -16,11 +16,9 @@ struct LaneErrors {
     ErrorSum sum;
 };
 
-#if !BOUNDED
+#if !FETCHES
 DEVICE void keep_lane_errors(Shared &, LaneErrors &, u32, u32) {}
-#endif
-
-#if FETCHES
+#else
 // ---- Numbers -----------------------------------------------------------------------------------
 
 #define BITS (FORM & 0xff)
@@ -258,8 +256,7 @@ struct LaneValues {
     u32 outliers;  // of the chunk
 };
 
-#if BOUNDED
-// Adds those of a chunk.
+// Adds the errors of a chunk.
 DEVICE void note_lane_errors(LaneErrors &errors, const FloatErrors &found) {
     errors.largest = fmaxf(errors.largest, found.largest);
     errors.sum += __fmul_rn(found.sum, 0x1p-8f);
@@ -267,6 +264,7 @@ DEVICE void note_lane_errors(LaneErrors &errors, const FloatErrors &found) {
 
 // Adds the errors of a lane to those of the warp.
 DEVICE void keep_lane_errors(Shared &shared, LaneErrors &own, u32 warp, u32 lane) {
+    if (!BOUNDED) return;
     const u32 most = max_of_warp(__float_as_uint(own.largest));
     const double sum = sum_of_warp((double)own.sum);
     own.largest = 0;
@@ -294,9 +292,10 @@ DEVICE LaneValues quantise_lane(u32 (&x)[32], float most, const u32 *mine, u32 k
     return own;
 }
 
-// Adds the errors of a chunk that is coded.
+// The same, if it is coded within a bound.
 DEVICE void note_errors_of(Shared &shared, LaneErrors &errors, const LaneValues &own,
                            const Step32 &step, u32 warp, u32 lane) {
+    if (!BOUNDED) return;
     const float scale = scale_of(step);
     if (!__any_sync(ALL, vanishes(own.errors, scale))) return note_lane_errors(errors, own.errors);
     const Job &job = shared.job;
@@ -308,14 +307,13 @@ DEVICE void note_errors_of(Shared &shared, LaneErrors &errors, const LaneValues 
     keep_errors(shared, errors_of(own.errors, coded, kind, step, scale, read), 0, warp, lane);
 }
 
-// Whether all values of a chunk are the same.
+// Whether all values of a chunk have the same bits.
 DEVICE bool are_same(const u32 *stage, u32 inside, u32 lane) {
     const u32 first = stage[0], *mine = stage + FETCHED_STRIDE * lane;
     u32 differ = 0;
     UNROLL8 for (u32 i = 0; i < 32; i++) differ |= i < inside ? mine[i] ^ first : 0;
     return !__any_sync(ALL, differ != 0);
 }
-#endif
 
 // The numbers of kinds 0 and 5, from the values.
 DEVICE void numbers_from(u32 (&x)[32], const u32 *stage, const Job &job, u32 kind, u32 least,
@@ -327,75 +325,60 @@ DEVICE void numbers_from(u32 (&x)[32], const u32 *stage, const Job &job, u32 kin
     const Order order = order_of(type);
     UNROLL for (u32 i = 0; i < 32; i++) {
         if (BOUNDED) {
-            const u32 q = (u32)__float2int_rn(__fmul_rn(widen(type, x[i]), step.inv));
-            x[i] = bad >> i & 1 ? 0 : q;
+            x[i] = (u32)__float2int_rn(__fmul_rn(widen(type, x[i]), step.inv));
         } else if (kind == 5) {
             x[i] = i < inside ? order.framed(x[i]) - least : 0;
         } else {
             x[i] = order.coefficient(x[i]);
         }
     }
+    if (!BOUNDED || bad == 0) return;
+    UNROLL for (u32 i = 0; i < 32; i++) {
+        if (bad >> i & 1) x[i] = 0;
+    }
 }
 
-// Encodes a chunk that was fetched, in shared memory; gives its words.
-DEVICE u32 encode_fetched(Shared &shared, LaneErrors &errors, u32 warp, u32 lane) {
+// The residuals of a chunk, and how wide they are.
+DEVICE LaneWidths residuals_of(u32 (&x)[32], u32 (&twice)[32], const Order &order, const Window &w,
+                               u32 inside, u32 lane) {
     const int profile = FORM >> 16 & 0xff;
+    if (w.m == 1024) return lane_residuals<profile, true>(x, twice, order, 32, lane);
+    return lane_residuals<profile, false>(x, twice, order, inside, lane);
+}
+
+// Whether all values of a chunk are the same.
+DEVICE bool is_constant(const LaneWidths &found, const Order &order, const u32 *stage, u32 inside,
+                        u32 lane) {
+    if (EXACT) {
+        const bool is_first = found.is_one && found.least == order.framed(stage[0]);
+        return __all_sync(ALL, is_first || inside == 0);
+    }
+    // With the first coefficient alone all are the same, and perhaps the values are.
+    return __all_sync(ALL, lane == 0 || found.widths[1] == 0) && are_same(stage, inside, lane);
+}
+
+// From coefficients, or values in mode 0, to the chunk's words in shared memory; gives their number.
+DEVICE u32 encode_numbers(Shared &shared, LaneErrors &errors, u32 (&x)[32], const LaneValues &own,
+                          const Step32 &step, u32 inside, u32 warp, u32 lane) {
+    const Job &job = shared.job;
     const Window &w = shared.windows[warp];
     u32 *stage = shared.stage[warp];
-    const u32 kind = kind_of(shared.job.cut);
-    const u32 *mine = stage + FETCHED_STRIDE * lane;
-    u32 x[32], twice[32];
-    read_fetched(stage, x, lane);
-    if (BOUNDED) {
-        UNROLL for (int i = 0; i < 32; i++) x[i] = __float_as_uint(widen(kind, x[i]));
+    u32 twice[32], block_words;
+    const Order order = order_of(kind_of(job.cut));
+    const LaneWidths found = residuals_of(x, twice, order, w, inside, lane);
+    if (is_constant(found, order, stage, inside, lane)) {
+        return stage_constant(stage, stage[0], BITS, lane);
     }
-    const u32 inside = inside_of_block(w, lane);
-    const Largest largest = largest_of(x);
-    const bool has_some = __any_sync(ALL, largest.bits != 0);
-#if MEASURES
-    if (shared.work == WORK_MEASURE) {
-        measure_staged(shared, mine, inside, warp, lane);
-        return 0;
-    }
-    if (!has_some && measures(shared)) measure_zeros(shared, w.m, warp, lane);
-#endif
-    if (!has_some) return 0;
-    LaneValues own = {{0, 0}, 0, 0};
-    Step32 step = {0, 0, 0};
-#if BOUNDED
-    step = narrow_step(shared.step);
-    own = quantise_lane(x, largest.magnitude, mine, kind, step, inside);
-#endif
-#if MEASURES
-    const bool finite = own.outliers == 0;
-    if (measures(shared)) measure_fetched(shared, finite, largest.magnitude, inside, warp, lane);
-#endif
-    const Order order = order_of(kind);
-    const LaneWidths found = w.m == 1024
-                                 ? lane_residuals<profile, true>(x, twice, order, 32, lane)
-                                 : lane_residuals<profile, false>(x, twice, order, inside, lane);
-    const u32 first = stage[0];
-#if EXACT
-    const bool is_first = found.is_one && found.least == order.framed(first);
-    const bool same = __all_sync(ALL, is_first || inside == 0);
-#else
-    // With the first coefficient alone all are the same, and perhaps the values are.
-    const bool same = __all_sync(ALL, lane == 0 || found.widths[1] == 0) &&
-                      are_same(stage, inside, lane);
-#endif
-    if (same) return stage_constant(stage, first, BITS, lane);
     if (BOUNDED && lane == 0) shared.outliers[warp] += own.outliers;
     const Choice choice = choose_kind(found);
-#if BOUNDED
-    if ((choice.words | own.outliers) == 0) {
+    if (BOUNDED && (choice.words | own.outliers) == 0) {
         note_errors_of(shared, errors, own, step, warp, lane);
         return 0;
     }
-#endif
     if (choice.kind == 2) {
         UNROLL for (int i = 0; i < 32; i++) x[i] = twice[i];
     } else if (choice.kind != 1) {
-        numbers_from(x, stage, shared.job, choice.kind, found.least, step, own.bad, inside, lane);
+        numbers_from(x, stage, job, choice.kind, found.least, step, own.bad, inside, lane);
     }
     if (CUT && choice.kind != 5) {
         UNROLL for (int i = 0; i < 32; i++) x[i] = (u32)((i32)x[i] >> CUT);
@@ -403,18 +386,47 @@ DEVICE u32 encode_fetched(Shared &shared, LaneErrors &errors, u32 warp, u32 lane
     const bool is_empty = found.is_one && found.least == 0;
     const Coding coding = {choice, found.least, is_empty, own.outliers};
     const u32 most = own.outliers > 256 ? 0 : raw_words(w.m, BITS);
-    u32 block_words;
     const u32 words = write_coded(stage, x, coding, most, lane, block_words);
-    if (words == 0) return stage_raw(stage, shared.job, w, lane);
-#if BOUNDED
+    if (words == 0) return stage_raw(stage, job, w, lane);
     if (own.outliers) {
         const u32 before = exclusive_sum(__popc(own.bad), lane);
-        u32 *to = stage + block_words;
-        write_outliers<u32>(to, own.outliers, before, own.bad, lane, shared.job, w);
+        write_outliers<u32>(stage + block_words, own.outliers, before, own.bad, lane, job, w);
     }
     note_errors_of(shared, errors, own, step, warp, lane);
-#endif
     __syncwarp();
     return words;
+}
+
+// Encodes a chunk that was fetched, in shared memory; gives its words.
+DEVICE u32 encode_fetched(Shared &shared, LaneErrors &errors, u32 warp, u32 lane) {
+    const u32 kind = kind_of(shared.job.cut);
+    const u32 *mine = shared.stage[warp] + FETCHED_STRIDE * lane;
+    const u32 inside = inside_of_block(shared.windows[warp], lane);
+    u32 x[32];
+    read_fetched(shared.stage[warp], x, lane);
+    if (BOUNDED) {
+        UNROLL for (int i = 0; i < 32; i++) x[i] = __float_as_uint(widen(kind, x[i]));
+    }
+    const Largest largest = largest_of(x);
+    const bool has_some = __any_sync(ALL, largest.bits != 0);
+#if MEASURES
+    if (shared.work == WORK_MEASURE) {
+        measure_staged(shared, mine, inside, warp, lane);
+        return 0;
+    }
+    if (!has_some && measures(shared)) measure_zeros(shared, shared.windows[warp].m, warp, lane);
+#endif
+    if (!has_some) return 0;
+    LaneValues own = {{0, 0}, 0, 0};
+    Step32 step = {0, 0, 0};
+    if (BOUNDED) {
+        step = narrow_step(shared.step);
+        own = quantise_lane(x, largest.magnitude, mine, kind, step, inside);
+    }
+#if MEASURES
+    const bool finite = own.outliers == 0;
+    if (measures(shared)) measure_fetched(shared, finite, largest.magnitude, inside, warp, lane);
+#endif
+    return encode_numbers(shared, errors, x, own, step, inside, warp, lane);
 }
 #endif

