@@ -9,6 +9,7 @@ mod encoded;
 mod encoding;
 mod figures;
 mod plan;
+mod recent;
 mod room;
 mod session;
 mod sources;
@@ -25,6 +26,7 @@ pub(crate) use encoding::{Encoding, Member, Placed};
 pub(crate) use figures::CodecCounters;
 pub use figures::{CodecStats, LaunchStats, RegionCoding};
 pub(crate) use plan::{EncodingPlan, Planned};
+pub(crate) use recent::RecentSizes;
 pub(crate) use room::Room;
 pub(crate) use sources::{
     Given, Launched, Predecessor, Source, Sources, check_formats, gather, not_encoded,

@@ -9,7 +9,7 @@ use unspool_core::{
 use unspool_transfer::Frame;
 use unspool_transfer::sync::{Condvar, thread};
 
-use crate::coding::{Launched, Predecessor, Sealed, codings};
+use crate::coding::{Launched, Predecessor, RecentSizes, Sealed, codings};
 use crate::runtime::counters::{Counters, Route};
 use crate::runtime::deferred::Unsaved;
 use crate::runtime::driver::Driver;
@@ -38,6 +38,8 @@ pub(crate) struct Grant {
     pub(crate) request: RequestId,
     pub(crate) checkpoint: CheckpointId,
     pub(crate) place: Place,
+    /// Its bytes: the most that the checkpoint can have, or fewer where room is scarce.
+    pub(crate) room: u64,
     pub(crate) began: Nanos,
     /// Its end on the device, once its encoder is enqueued.
     pub(crate) launched: Launched,
@@ -51,8 +53,8 @@ impl Grant {
     /// This save as the predecessor of one in `place`; `None` unless its room, in whole units of
     /// `alignment` bytes, ends there.
     pub(crate) fn before(&self, place: Place, alignment: u64) -> Option<Predecessor> {
-        let most = self.frame.head().payload_bytes.next_multiple_of(alignment);
-        let is_before = self.place.tier == place.tier && self.place.offset + most == place.offset;
+        let room = self.room.next_multiple_of(alignment);
+        let is_before = self.place.tier == place.tier && self.place.offset + room == place.offset;
         let (end, request) = (Arc::clone(&self.launched), self.request);
         is_before.then_some(Predecessor { end, request, alignment })
     }
@@ -79,6 +81,8 @@ pub(crate) struct State {
     pub(crate) learner: Option<Learner>,
     pub(crate) frames: FrameIndex,
     pub(crate) counters: Counters,
+    /// What encoded checkpoints have come to, where room is scarce.
+    pub(crate) recent: RecentSizes,
     pub(crate) phase: Phase,
     /// The core is at work. It is still set afterwards only when the core panicked: then nothing
     /// that it says can be relied on.
@@ -124,6 +128,7 @@ impl State {
             learner,
             frames: FrameIndex::default(),
             counters: Counters::new(links),
+            recent: RecentSizes::default(),
             phase: Phase::Open,
             stepping: false,
             moving: HashMap::new(),

@@ -5,6 +5,10 @@
 //! Each checkpoint is saved as a whole or not at all, and independently of the others. Where the
 //! next one has to wait for room, those that have room are encoded first: what they leave may be
 //! what it waits for.
+//!
+//! Where the tier of the device has [room for few](super::expected) checkpoints, one asks for as much as
+//! it will probably need, and the call waits for its encoder. A checkpoint that needs more gives
+//! its room back and asks again, for the most that it can need: its arrays are still there.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +26,7 @@ use crate::gpu::{self, Gpu};
 use crate::runtime::counters::Call;
 use crate::runtime::deferred::{Unsaved, as_one_error};
 use crate::runtime::shared::Shared;
+use crate::runtime::state::State;
 use crate::runtime::waiting::{Offered, Until};
 use crate::wait::Wait;
 
@@ -64,10 +69,10 @@ struct SaveMany<'s, 'c> {
     refused: Vec<(Checkpoint<'c>, Error)>,
 }
 
-/// A checkpoint whose room is being made.
-type PendingRoom<'c> = (Checkpoint<'c>, RequestId);
+/// A checkpoint whose room is being made, and how many bytes of it.
+type PendingRoom<'c> = (Checkpoint<'c>, RequestId, u64);
 
-impl<'c> SaveMany<'_, 'c> {
+impl<'s, 'c> SaveMany<'s, 'c> {
     fn run(&mut self) {
         let mut first = None;
         while first.is_some() || !self.todo.is_empty() {
@@ -89,30 +94,49 @@ impl<'c> SaveMany<'_, 'c> {
         };
         while let Some(checkpoint) = self.todo.pop_front() {
             let (began, prepared) = (self.shared.time_of_call(), checkpoint.prepared());
-            match self.shared.ask_now(&mut state, prepared.asked()) {
+            let room = self.room_for(&checkpoint, &state);
+            match self.shared.ask_now(&mut state, prepared.asked(room)) {
                 Ok(Offered::Now(request, answer)) => {
-                    let (room, batch) = (granted(request, &answer), all.iter().rev());
+                    let (granted, batch) = (granted(request, &answer, room), all.iter().rev());
                     let batch = batch.map(|one: &Entered<'_>| &one.ticket.grant);
-                    let ticket = prepared.granted(self.shared, &mut state, room, began, batch);
+                    let ticket = prepared.granted(self.shared, &mut state, granted, began, batch);
                     all.push(Entered { checkpoint, ticket });
                 }
-                Ok(Offered::Later(request)) => return (all, Some((checkpoint, request))),
+                Ok(Offered::Later(request)) => return (all, Some((checkpoint, request, room))),
                 Err(error) => self.refuse(checkpoint, error),
             }
         }
         (all, None)
     }
 
+    /// The GPU that encodes and copies checkpoints together.
+    fn gpu(&self) -> Option<&'s Gpu> {
+        self.shared.gpu.as_ref().filter(|_| !self.shared.settings.check_codec)
+    }
+
+    /// The bytes that a checkpoint asks room for.
+    fn room_for(&self, checkpoint: &Checkpoint<'_>, state: &State) -> u64 {
+        let prepared = checkpoint.prepared();
+        let may_grow = self.gpu().is_some_and(|gpu| checkpoint.together(gpu).is_some());
+        match may_grow && !checkpoint.has_outgrown {
+            true => prepared.expected(state),
+            false => prepared.most(),
+        }
+    }
+
     /// Waits until there is room for a checkpoint; `None` when there is none.
-    fn wait_for_room(&mut self, (checkpoint, request): PendingRoom<'c>) -> Option<Entered<'c>> {
+    fn wait_for_room(
+        &mut self,
+        (checkpoint, request, room): PendingRoom<'c>,
+    ) -> Option<Entered<'c>> {
         let (shared, prepared) = (self.shared, checkpoint.prepared());
         let began = shared.time_of_call();
         let left = self.until.saturating_duration_since(Instant::now());
         let wait = Wait { timeout: Some(left), ..*self.wait };
-        let asked = (prepared.asked(), request);
+        let asked = (prepared.asked(room), request);
         match shared.wait_for(shared.state(), asked, &wait, Until::Closing) {
             Ok(answered) => {
-                let ticket = prepared.answered(shared, answered, began);
+                let ticket = prepared.answered(shared, (answered, room), began);
                 Some(Entered { checkpoint, ticket })
             }
             Err(error) => {
@@ -124,7 +148,7 @@ impl<'c> SaveMany<'_, 'c> {
 
     /// Saves those that have room, as many as possible by one launch.
     fn save_granted(&mut self, granted: Vec<Entered<'c>>) {
-        let gpu = self.shared.gpu.as_ref().filter(|_| !self.shared.settings.check_codec);
+        let gpu = self.gpu();
         // Before any of them is filled by code of the caller, which may panic.
         let mut without_room = Vec::new();
         let enter = |one| self.enter(one, &mut without_room);
@@ -134,7 +158,10 @@ impl<'c> SaveMany<'_, 'c> {
         for mut one in entered {
             let Some(way) = gpu.and_then(|gpu| Together::of(gpu, &mut one)) else {
                 self.save_group(std::mem::take(&mut group));
-                self.save_alone(one);
+                match one.ticket.has_all_room() {
+                    true => self.save_alone(one),
+                    false => self.save_again(one),
+                }
                 continue;
             };
             if !group.takes(way, &one) {
@@ -192,10 +219,38 @@ impl<'c> SaveMany<'_, 'c> {
                 Err(cause) => self.copy_failed(members, &cause),
             },
             Together::Encoded(_) => match group::encode(&gpu, &mut members) {
-                Ok(()) => self.commit(members),
+                Ok(()) => self.commit_fitting(&gpu, members),
                 Err(cause) => self.launch_failed(&gpu, way, members, &cause),
             },
         }
+    }
+
+    /// Reports those of `members`, which a launch encodes, that fit their rooms. The others are
+    /// saved again.
+    fn commit_fitting(&mut self, gpu: &Gpu, members: Vec<Entered<'c>>) {
+        let (mut fitting, mut others) = (Vec::with_capacity(members.len()), Vec::new());
+        for one in members {
+            match one.ticket.fits(gpu, self.wait) {
+                Ok(true) => fitting.push(one),
+                other => others.push((one, other)),
+            }
+        }
+        self.commit(fitting);
+        for (one, why) in others.into_iter().rev() {
+            match why {
+                Ok(_) => self.save_again(one),
+                Err(error) => self.refuse(one.checkpoint, error),
+            }
+        }
+    }
+
+    /// Gives the room of a checkpoint back: it is saved next, with room for the most that it can
+    /// need.
+    fn save_again(&mut self, one: Entered<'c>) {
+        let Entered { mut checkpoint, ticket } = one;
+        drop(ticket);
+        checkpoint.has_outgrown = true;
+        self.todo.push_front(checkpoint);
     }
 
     /// Reports all of these under one lock.
@@ -233,6 +288,10 @@ impl<'c> SaveMany<'_, 'c> {
             return members.into_iter().for_each(|one| self.save_group(LaunchGroup::of(way, one)));
         }
         for mut one in members {
+            if !one.ticket.has_all_room() {
+                self.save_again(one);
+                continue;
+            }
             let fetched = self.encode_on_host(gpu, &mut one, cause);
             self.end(one.checkpoint, fetched.and_then(|()| one.ticket.commit()));
         }
@@ -276,7 +335,7 @@ impl<'c> SaveMany<'_, 'c> {
         let fence = gpu.fence(stream)?;
         while matches!(fence.poll(), Poll::NotYet) {
             if (self.wait.interrupted)() {
-                return Err(Error::new(ErrorKind::Interrupted, "the wait was interrupted."));
+                return Err(super::expected::interrupted());
             }
             if Instant::now() >= self.until {
                 let message = "the GPU has not come to its arrays in time.";

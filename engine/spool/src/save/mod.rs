@@ -8,12 +8,15 @@
 //! | launch | `launch`, `group` | one encoder, or one copy kernel, for all that go together |
 //! | commit | `commit` | encodes and writes what is left, and reports all under one lock |
 //!
+//! Where room is scarce, a save asks for what it will [probably need](expected).
+//!
 //! `many` takes a list of checkpoints through these steps. `given` and `adopt` have another source
 //! of the bytes: an array whose owner gives it away, and the frame of another store.
 
 mod adopt;
 mod checkpoint;
 mod commit;
+mod expected;
 mod given;
 mod group;
 mod launch;

@@ -61,34 +61,40 @@ pub(super) fn wait_for_room(
     let began = shared.time_of_call();
     let mut state = shared.enter()?;
     shared.report_deferred(&mut state)?;
-    let answered = shared.ask(state, prepared.asked(), wait, Until::Closing)?;
-    Ok(prepared.answered(shared, answered, began))
+    let room = prepared.most();
+    let answered = shared.ask(state, prepared.asked(room), wait, Until::Closing)?;
+    Ok(prepared.answered(shared, (answered, room), began))
 }
 
-/// What the core has granted: to which request, under which name, and where.
-pub(super) type Granted = (RequestId, CheckpointId, Place);
+/// What the core has granted: to which request, under which name, where, and how many bytes.
+pub(super) type Granted = (RequestId, CheckpointId, Place, u64);
 
-/// The room that an answer grants.
-pub(super) fn granted(request: RequestId, answer: &Answer) -> Granted {
+/// The `room` bytes that an answer grants.
+pub(super) fn granted(request: RequestId, answer: &Answer, room: u64) -> Granted {
     let Answer::Granted(checkpoint, place) = *answer else {
         unreachable!("a save is granted or refused")
     };
-    (request, checkpoint, place)
+    (request, checkpoint, place, room)
 }
 
 impl Prepared {
-    /// The request for its room.
-    pub(super) fn asked(&self) -> Asked {
-        let head = self.head();
+    /// The most bytes that it can have.
+    pub(super) fn most(&self) -> u64 {
+        self.head().payload_bytes
+    }
+
+    /// The request for `bytes` bytes of room.
+    pub(super) fn asked(&self, bytes: u64) -> Asked {
+        let version = Version(self.head().version);
         let size = if self.plan().is_some() { Size::AtMost } else { Size::Exact };
-        Asked::Save { version: Version(head.version), bytes: head.payload_bytes, size }
+        Asked::Save { version, bytes, size }
     }
 
     /// The save whose room is there, after a wait if there had to be one.
     pub(super) fn answered(
         &self,
         shared: &Arc<Shared>,
-        answered: Answered<'_>,
+        (answered, room): (Answered<'_>, u64),
         began: Nanos,
     ) -> SaveTicket {
         let Answered { request, answer, mut state, waited, awaited } = answered;
@@ -96,8 +102,8 @@ impl Prepared {
             let version = self.head().version;
             state.counters.stalled(Call::Save, version, waited, || awaited);
         }
-        let (room, batch) = (granted(request, &answer), std::iter::empty());
-        let ticket = self.granted(shared, &mut state, room, began, batch);
+        let (granted, batch) = (granted(request, &answer, room), std::iter::empty());
+        let ticket = self.granted(shared, &mut state, granted, began, batch);
         drop(state);
         shared.span_of_stall(&ticket.grant.frame, ticket.grant.place.tier, waited);
         // What made room may have been given.
@@ -111,7 +117,7 @@ impl Prepared {
         &self,
         shared: &Arc<Shared>,
         state: &mut State,
-        (request, checkpoint, place): Granted,
+        (request, checkpoint, place, room): Granted,
         began: Nanos,
         batch: impl Iterator<Item = &'b Grant>,
     ) -> SaveTicket {
@@ -124,7 +130,7 @@ impl Prepared {
             (encoded, predecessor(&shared, state, place, batch))
         });
         let launched = Launched::default();
-        let grant = Grant { frame, request, checkpoint, place, began, launched };
+        let grant = Grant { frame, request, checkpoint, place, room, began, launched };
         SaveTicket { shared, grant, state: SaveState::Granted { coded } }
     }
 }
@@ -174,11 +180,10 @@ impl SaveTicket {
     }
 
     fn find_room(&self) -> Result<Room, TransferError> {
-        let Grant { checkpoint, place, .. } = self.grant;
-        let bytes = self.head().payload_bytes;
+        let Grant { checkpoint, place, room, .. } = self.grant;
         match self.shared.arena(place) {
-            Some(arena) => Ok(Room::Arena(arena.create(checkpoint, place.offset, bytes)?)),
-            None => Ok(Room::Staged(staging(&self.shared.buffers, bytes)?)),
+            Some(arena) => Ok(Room::Arena(arena.create(checkpoint, place.offset, room)?)),
+            None => Ok(Room::Staged(staging(&self.shared.buffers, room)?)),
         }
     }
 

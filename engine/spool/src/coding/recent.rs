@@ -1,0 +1,108 @@
+//! How many bytes a checkpoint will probably have once it is encoded: little more than the largest
+//! of the last ones with the same regions and codecs.
+
+use std::collections::VecDeque;
+
+use unspool_codec::{RegionSpec, Spec};
+
+use super::plan::EncodingPlan;
+
+/// How many sizes of a layout count, and how many layouts are known.
+const SIZES: usize = 8;
+const LAYOUTS: usize = 8;
+
+/// The sizes of the last encodings, by layout; the layout that was encoded last comes first.
+#[derive(Debug, Default)]
+pub(crate) struct RecentSizes(VecDeque<RecentLayout>);
+
+/// Regions with their codecs, and the sizes of their last encodings in bytes.
+#[derive(Debug)]
+struct RecentLayout {
+    regions: Vec<(RegionSpec, Spec)>,
+    sizes: VecDeque<u64>,
+}
+
+impl RecentSizes {
+    /// Bytes that the next encoding of `plan` will probably fit into, of at most `most`: a tenth
+    /// more than the largest of the last ones, and a little for those of next to nothing. All of
+    /// `most` while none is known.
+    pub(crate) fn expected(&self, plan: &EncodingPlan, most: u64) -> u64 {
+        let known = self.0.iter().find(|layout| layout.is_of(plan));
+        let largest = known.and_then(|layout| layout.sizes.iter().max());
+        largest.map_or(most, |largest| (largest + largest.div_ceil(10) + most / 64).min(most))
+    }
+
+    /// An encoding of `plan` has `bytes` bytes.
+    pub(crate) fn learn(&mut self, plan: &EncodingPlan, bytes: u64) {
+        let mut layout = self.take(plan).unwrap_or_else(|| RecentLayout::of(plan));
+        layout.sizes.truncate(SIZES - 1);
+        layout.sizes.push_front(bytes);
+        self.0.truncate(LAYOUTS - 1);
+        self.0.push_front(layout);
+    }
+
+    /// The encodings of `plan` have become larger than expected: nothing is known of them.
+    pub(crate) fn forget(&mut self, plan: &EncodingPlan) {
+        drop(self.take(plan));
+    }
+
+    fn take(&mut self, plan: &EncodingPlan) -> Option<RecentLayout> {
+        let place = self.0.iter().position(|layout| layout.is_of(plan))?;
+        self.0.remove(place)
+    }
+}
+
+impl RecentLayout {
+    fn of(plan: &EncodingPlan) -> RecentLayout {
+        let regions = plan.regions.iter().map(|region| (region.spec.clone(), region.codec));
+        RecentLayout { regions: regions.collect(), sizes: VecDeque::new() }
+    }
+
+    fn is_of(&self, plan: &EncodingPlan) -> bool {
+        let planned = plan.regions.iter().map(|region| (&region.spec, region.codec));
+        self.regions.iter().map(|(spec, codec)| (spec, *codec)).eq(planned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unspool_codec::{Dtype, Head};
+
+    use super::*;
+    use crate::coding::Codecs;
+
+    const MOST: u64 = 6400;
+
+    fn plan(values: u64) -> EncodingPlan {
+        let (name, dtype) = ("u".to_owned(), Dtype::Float32);
+        let head = Head::layout(0, vec![RegionSpec { name, dtype, shape: vec![values] }]).unwrap();
+        let plan = EncodingPlan::of(&head, &Codecs::all(Spec::Lossless), || None).unwrap();
+        plan.expect("a region that is encoded")
+    }
+
+    #[test]
+    fn the_largest_of_the_last_eight_counts() {
+        let (mut recent, plan) = (RecentSizes::default(), plan(100));
+        assert_eq!(recent.expected(&plan, MOST), MOST);
+        for bytes in [2000, 1001, 0, 1000, 999, 998, 997, 996, 995] {
+            recent.learn(&plan, bytes);
+        }
+        assert_eq!(recent.expected(&plan, MOST), 1001 + 101 + 100);
+        recent.learn(&plan, 6300);
+        assert_eq!(recent.expected(&plan, MOST), MOST, "never more than the most");
+    }
+
+    #[test]
+    fn each_layout_has_its_own_sizes_and_the_oldest_layout_goes() {
+        let mut recent = RecentSizes::default();
+        let plans: Vec<_> = (100..110).map(plan).collect();
+        for (plan, bytes) in plans.iter().zip(100..) {
+            recent.learn(plan, bytes);
+        }
+        assert_eq!(recent.expected(&plans[9], MOST), 109 + 11 + 100);
+        assert_eq!(recent.expected(&plans[2], MOST), 102 + 11 + 100);
+        assert_eq!(recent.expected(&plans[1], MOST), MOST);
+        recent.forget(&plans[9]);
+        assert_eq!(recent.expected(&plans[9], MOST), MOST);
+    }
+}

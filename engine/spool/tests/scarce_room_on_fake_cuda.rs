@@ -1,0 +1,202 @@
+//! Encoded checkpoints in a tier of a fake GPU with room for two of the largest size: how many it
+//! holds, and what becomes of those that are larger than the ones before.
+
+mod application;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use application::{Application, LIMIT, Outcome, array_of, floats, wait};
+use unspool::gpu::DeviceMemory;
+use unspool::{Accumulate, Batched, Codecs, ErrorKind, Settings, Spec, Spool, TierStats, Wait};
+use unspool_cuda::copy;
+use unspool_fakecuda::Fake;
+
+const COUNT: u64 = 60_000;
+const LEN: u64 = 4 * COUNT;
+/// From this version on, values are twice as many times noise.
+const JUMP: i64 = 1000;
+
+/// Noise in a third of the values and zeros in the others, so that a third of the bytes stays; in
+/// two thirds from `JUMP` on.
+fn values(version: i64) -> Vec<u8> {
+    let noise = COUNT / if version < JUMP { 3 } else { 1 };
+    let mut bits = version as u32 + 1;
+    let mut next = |_| {
+        bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (bits >> 9 | 0x3F80_0000).to_le_bytes()
+    };
+    let zeros = (noise..COUNT).flat_map(|_| [0; 4]);
+    (0..noise).map(&mut next).collect::<Vec<_>>().concat().into_iter().chain(zeros).collect()
+}
+
+fn application() -> Outcome<Application> {
+    Application::with(values)
+}
+
+/// A spool whose device tier has room for `states` raw checkpoints and a little more, over memory
+/// of the host.
+fn open(states: u64, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
+    application::open(Codecs::all(Spec::Lossless), |settings| {
+        settings.device = Some(states * LEN * 102 / 100);
+        settings.host = Some(64 << 20);
+        change(settings);
+    })
+}
+
+/// Saves the values of `version` as one checkpoint, and overwrites the array after the call.
+fn save(spool: &Spool, application: &Application, version: i64) -> Outcome {
+    let from = application.upload(&values(version))?;
+    save_from(spool, application, version, &from)
+}
+
+fn save_from(
+    spool: &Spool,
+    application: &Application,
+    version: i64,
+    from: &DeviceMemory,
+) -> Outcome {
+    let (array, stream) = (array_of(&application.array), &application.stream);
+    copy::device_to_device(stream, &application.array.span(), &from.span())?;
+    let mut checkpoint = spool.checkpoint(version, vec![floats("u", LEN)])?;
+    checkpoint.put(0, &array, stream)?;
+    let saved = spool.save_many(&mut vec![checkpoint], &wait());
+    copy::fill(stream, &application.array.span(), 0xEE)?;
+    Ok(saved?)
+}
+
+/// The device tier when all that was saved is complete.
+fn device(spool: &Spool, last: i64) -> Outcome<TierStats> {
+    spool.achieved(last)?;
+    Ok(spool.stats()?.tiers[0].clone())
+}
+
+fn check(spool: &Spool, application: &Application, versions: impl Iterator<Item = i64>) {
+    for version in versions {
+        let restored = application.restore(spool, version).expect("it was saved");
+        assert!(restored == values(version), "{version}");
+    }
+}
+
+#[test]
+fn a_tier_of_few_states_holds_most_of_what_the_ratio_promises() {
+    let _fake = Fake::start();
+    let application = application().unwrap();
+    for states in [2, 3, 4] {
+        let spool = open(states, |_| ()).unwrap();
+        for version in 0..30 {
+            save(&spool, &application, version).unwrap();
+        }
+        let tier = device(&spool, 29).unwrap();
+        assert!(tier.copies as f64 >= 0.8 * 3.0 * states as f64, "{states}: {tier:?}");
+        check(&spool, &application, (0..30).rev());
+        spool.close().unwrap();
+    }
+}
+
+#[test]
+fn values_that_compress_less_than_those_before_are_saved_right() {
+    let _fake = Fake::start();
+    let application = application().unwrap();
+    let spool = open(2, |_| ()).unwrap();
+    let versions = || (0..6).chain(JUMP..JUMP + 3).chain(6..12).chain(JUMP + 3..JUMP + 4);
+    for version in versions() {
+        save(&spool, &application, version).unwrap();
+    }
+    assert_eq!(spool.stats().unwrap().application.notes, Vec::<String>::new());
+    check(&spool, &application, versions());
+    spool.close().unwrap();
+}
+
+#[test]
+fn one_of_several_that_outgrows_its_room_is_saved_after_the_others() {
+    let _fake = Fake::start();
+    let application = application().unwrap();
+    let spool = open(4, |_| ()).unwrap();
+    save(&spool, &application, 0).unwrap();
+    let versions = [1, 2, JUMP, 3, 4, 5];
+    let memory = versions.map(|version| application.upload(&values(version)).unwrap());
+    let arrays = memory.each_ref().map(array_of);
+    let mut batch = Vec::new();
+    for (version, array) in versions.iter().zip(&arrays) {
+        let mut checkpoint = spool.checkpoint(*version, vec![floats("u", LEN)]).unwrap();
+        checkpoint.put(0, array, &application.stream).unwrap();
+        batch.push(checkpoint);
+    }
+    spool.save_many(&mut batch, &wait()).unwrap();
+    assert!(batch.is_empty());
+    for one in &memory {
+        copy::fill(&application.stream, &one.span(), 0xEE).unwrap();
+    }
+    check(&spool, &application, [0].into_iter().chain(versions));
+    spool.close().unwrap();
+}
+
+#[test]
+fn without_any_room_for_what_has_grown_the_save_is_refused_and_the_others_stay() {
+    let _fake = Fake::start();
+    let application = application().unwrap();
+    let spool = open(2, |settings| settings.host = None).unwrap();
+    (0..4).for_each(|version| save(&spool, &application, version).unwrap());
+    let error = save(&spool, &application, JUMP).unwrap_err();
+    let error = error.downcast::<unspool::Error>().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    assert!(!spool.contains(JUMP).unwrap());
+    check(&spool, &application, 0..4);
+    spool.discard(1).unwrap();
+    spool.discard(2).unwrap();
+    save(&spool, &application, JUMP).unwrap();
+    check(&spool, &application, [0, 3, JUMP].into_iter());
+    spool.close().unwrap();
+}
+
+#[test]
+fn a_wait_for_the_encoder_can_be_interrupted_and_the_save_tried_again() {
+    let fake = Fake::start();
+    let application = application().unwrap();
+    let spool = open(2, |_| ()).unwrap();
+    (0..2).for_each(|version| save(&spool, &application, version).unwrap());
+    let from = application.upload(&values(2)).unwrap();
+    let array = array_of(&from);
+    let mut checkpoint = spool.checkpoint(2, vec![floats("u", LEN)]).unwrap();
+    checkpoint.put(0, &array, &application.stream).unwrap();
+    let mut batch = vec![checkpoint];
+    fake.hold();
+    let interrupted = Wait { interrupted: &|| true, ..wait() };
+    let error = spool.save_many(&mut batch, &interrupted).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+    assert_eq!(batch.len(), 1);
+    fake.release();
+    spool.save_many(&mut batch, &wait()).unwrap();
+    check(&spool, &application, 0..3);
+    spool.close().unwrap();
+}
+
+#[test]
+fn a_batch_that_waits_in_front_of_a_scarce_tier_is_saved_whole() {
+    let _fake = Fake::start();
+    let application = application().unwrap();
+    let spool = open(2, |_| ()).unwrap();
+    let held_at_most = Duration::from_millis(1);
+    let most = Accumulate { checkpoints: 4, bytes: 4 * LEN, held_at_most };
+    let spool = Batched::new(Arc::new(spool), most);
+    let versions = || (0..6).chain(JUMP..JUMP + 3).chain(6..12);
+    versions().for_each(|version| application.save(&spool, version).unwrap());
+    spool.hand_over(&Wait::at_most(LIMIT)).unwrap();
+    check(spool.spool(), &application, versions());
+    application::close(&spool).unwrap();
+}
+
+#[test]
+fn a_gpu_that_takes_no_launch_leaves_the_save_to_the_host() {
+    let fake = Fake::start();
+    let application = application().unwrap();
+    let spool = open(2, |_| ()).unwrap();
+    (0..2).for_each(|version| save(&spool, &application, version).unwrap());
+    let from = application.upload(&values(JUMP)).unwrap();
+    fake.fail("cuLaunchKernel", 0, 2);
+    save_from(&spool, &application, JUMP, &from).unwrap();
+    fake.reset();
+    check(&spool, &application, [0, 1, JUMP].into_iter());
+    spool.close().unwrap();
+}
