@@ -64,6 +64,16 @@ impl Core {
         Some(self.table.get(row).id)
     }
 
+    /// The adjacent bytes of an arena that no copy has and no save or transfer fills: the most of
+    /// them, in whole units; 0 where there are none, and in a store.
+    #[must_use]
+    pub fn largest_gap(&self, tier: TierId) -> u64 {
+        let arena = self.tiers.get(usize::from(tier.0)).and_then(|state| state.arena.as_ref());
+        let gap =
+            arena.and_then(|arena| Some(arena.as_slice()[arena.largest_gaps().next()?].bytes));
+        gap.unwrap_or(0)
+    }
+
     /// The state of the copy in every tier, fastest first.
     #[must_use]
     pub fn copies(&self, version: Version) -> [Option<CopyState>; MAX_TIERS] {

@@ -23,13 +23,18 @@ struct RecentLayout {
 }
 
 impl RecentSizes {
-    /// Bytes that the next encoding of `plan` will probably fit into, of at most `most`: a tenth
-    /// more than the largest of the last ones, and a little for those of next to nothing. All of
-    /// `most` while none is known.
-    pub(crate) fn expected(&self, plan: &EncodingPlan, most: u64) -> u64 {
+    /// The bytes that the next encoding of `plan` asks room for, of at most `most`, where `gap` are
+    /// free: a tenth more than the largest of the last ones, and a little for those of next to
+    /// nothing. The gap itself if it is somewhat less, but exceeds the largest by as much as they
+    /// differ. All of `most` while none is known.
+    pub(crate) fn expected(&self, plan: &EncodingPlan, most: u64, gap: u64) -> u64 {
         let known = self.0.iter().find(|layout| layout.is_of(plan));
-        let largest = known.and_then(|layout| layout.sizes.iter().max());
-        largest.map_or(most, |largest| (largest + largest.div_ceil(10) + most / 64).min(most))
+        let sizes =
+            known.and_then(|layout| layout.sizes.iter().max().zip(layout.sizes.iter().min()));
+        let Some((largest, smallest)) = sizes else { return most };
+        let expected = (largest + largest.div_ceil(10) + most / 64).min(most);
+        let likely = largest + (largest - smallest);
+        if (likely..expected).contains(&gap) { gap } else { expected }
     }
 
     /// An encoding of `plan` has `bytes` bytes.
@@ -83,13 +88,23 @@ mod tests {
     #[test]
     fn the_largest_of_the_last_eight_counts() {
         let (mut recent, plan) = (RecentSizes::default(), plan(100));
-        assert_eq!(recent.expected(&plan, MOST), MOST);
+        assert_eq!(recent.expected(&plan, MOST, 0), MOST, 0);
         for bytes in [2000, 1001, 0, 1000, 999, 998, 997, 996, 995] {
             recent.learn(&plan, bytes);
         }
-        assert_eq!(recent.expected(&plan, MOST), 1001 + 101 + 100);
+        assert_eq!(recent.expected(&plan, MOST, 0), 1001 + 101 + 100);
         recent.learn(&plan, 6300);
-        assert_eq!(recent.expected(&plan, MOST), MOST, "never more than the most");
+        assert_eq!(recent.expected(&plan, MOST, 0), MOST, "never more than the most");
+    }
+
+    #[test]
+    fn a_gap_that_sizes_like_the_last_ones_fit_is_taken_as_it_is() {
+        let (mut recent, plan) = (RecentSizes::default(), plan(100));
+        recent.learn(&plan, 1000);
+        let at = |recent: &RecentSizes, gap| recent.expected(&plan, MOST, gap);
+        assert_eq!([999, 1000, 1199, 1201].map(|gap| at(&recent, gap)), [1200, 1000, 1199, 1200]);
+        recent.learn(&plan, 970);
+        assert_eq!([1000, 1029, 1030].map(|gap| at(&recent, gap)), [1200, 1200, 1030]);
     }
 
     #[test]
@@ -99,10 +114,10 @@ mod tests {
         for (plan, bytes) in plans.iter().zip(100..) {
             recent.learn(plan, bytes);
         }
-        assert_eq!(recent.expected(&plans[9], MOST), 109 + 11 + 100);
-        assert_eq!(recent.expected(&plans[2], MOST), 102 + 11 + 100);
-        assert_eq!(recent.expected(&plans[1], MOST), MOST);
+        assert_eq!(recent.expected(&plans[9], MOST, 0), 109 + 11 + 100);
+        assert_eq!(recent.expected(&plans[2], MOST, 0), 102 + 11 + 100);
+        assert_eq!(recent.expected(&plans[1], MOST, 0), MOST, 0);
         recent.forget(&plans[9]);
-        assert_eq!(recent.expected(&plans[9], MOST), MOST);
+        assert_eq!(recent.expected(&plans[9], MOST, 0), MOST, 0);
     }
 }

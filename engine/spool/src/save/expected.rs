@@ -35,8 +35,9 @@ fn is_scarce(state: &State, most: u64) -> bool {
 impl Prepared {
     /// The bytes that it will probably have where room is scarce, else the most.
     pub(super) fn expected(&self, state: &State) -> u64 {
-        let plan = self.plan().filter(|_| is_scarce(state, self.most()));
-        plan.map_or(self.most(), |plan| state.recent.expected(plan, self.most()))
+        let (most, gap) = (self.most(), state.driver.core().largest_gap(TierId(0)));
+        let plan = self.plan().filter(|_| is_scarce(state, most));
+        plan.map_or(most, |plan| state.recent.expected(plan, most, gap))
     }
 }
 
