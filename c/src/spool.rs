@@ -128,16 +128,16 @@ pub(crate) unsafe fn save(
     let on_gpu = unsafe { on_gpus(spool, &places, stream) }?;
     let specs = arrays.iter().enumerate().map(|(index, array)| array.spec(index)).collect();
     let wait = Wait { stream: on_gpu.first().map(|(_, _, stream)| &**stream), ..Wait::default() };
-    let mut ticket = spool.save(version, specs, &wait)?;
+    let mut checkpoint = spool.checkpoint(version, specs)?;
     for (index, place) in places.iter().enumerate() {
         if let Place::Host(bytes) = place {
-            ticket.fill_from(index, bytes)?;
+            checkpoint.fill_from(index, bytes)?;
         }
     }
-    let arrays: Vec<_> =
-        on_gpu.iter().map(|(index, array, stream)| (*index, *array, &**stream)).collect();
-    ticket.put_all(&arrays)?;
-    Ok(ticket.commit()?)
+    for (index, array, stream) in &on_gpu {
+        checkpoint.put(*index, array, stream)?;
+    }
+    Ok(spool.save_many(&mut vec![checkpoint], &wait)?)
 }
 
 /// An array on a GPU, by its number, with the stream for its copy.

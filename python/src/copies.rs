@@ -38,6 +38,11 @@ impl<'a> Copies<'a> {
         Ok(Copies { spool, pieces, first, is_begun: false })
     }
 
+    /// Whether an array is on a GPU.
+    pub fn are_on_gpu(&self) -> bool {
+        self.first.is_some()
+    }
+
     /// How the call waits for room or data: a wait during which the stream of the arrays has work
     /// is not a stall.
     pub fn wait<'w>(&'w self, wait: &Wait<'w>) -> Wait<'w> {

@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn the_largest_of_the_last_eight_counts() {
         let (mut recent, plan) = (RecentSizes::default(), plan(100));
-        assert_eq!(recent.expected(&plan, MOST, 0), MOST, 0);
+        assert_eq!(recent.expected(&plan, MOST, 0), MOST);
         for bytes in [2000, 1001, 0, 1000, 999, 998, 997, 996, 995] {
             recent.learn(&plan, bytes);
         }
@@ -116,8 +116,8 @@ mod tests {
         }
         assert_eq!(recent.expected(&plans[9], MOST, 0), 109 + 11 + 100);
         assert_eq!(recent.expected(&plans[2], MOST, 0), 102 + 11 + 100);
-        assert_eq!(recent.expected(&plans[1], MOST, 0), MOST, 0);
+        assert_eq!(recent.expected(&plans[1], MOST, 0), MOST);
         recent.forget(&plans[9]);
-        assert_eq!(recent.expected(&plans[9], MOST, 0), MOST, 0);
+        assert_eq!(recent.expected(&plans[9], MOST, 0), MOST);
     }
 }

@@ -34,13 +34,21 @@ pub(crate) fn as_one_error(all: Vec<Unsaved>) -> Option<Error> {
             None => causes.push((why, vec![one.version])),
         }
     }
-    let sentence = |(why, versions): &(String, Vec<i64>)| {
-        format!("{} not saved: {why}", named(versions, "was", "were"))
+    let sentence = |(why, versions): &(String, Vec<i64>)| match versions[..] {
+        [one] if tells_of(why, one) => why.clone(),
+        _ => format!("{} not saved: {why}", named(versions, "was", "were")),
     };
     let sentences: Vec<String> = causes.iter().map(sentence).collect();
     let unsaved = all.iter().map(|one| (one.version, one.error.kind())).collect();
     let first = all.into_iter().next()?;
     Some(first.error.saying(sentences.join(" ")).about(unsaved))
+}
+
+/// Whether a sentence names this version.
+fn tells_of(text: &str, version: i64) -> bool {
+    let name = format!("ersion {version}");
+    let mut rests = text.split(&name).skip(1);
+    rests.any(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
 }
 
 /// The error of a call that waited for these in vain.
@@ -102,6 +110,14 @@ mod tests {
         let expected = "Versions 0, 2 and 3 were not saved: it fell. Version 1 was not saved: it \
                         rose.";
         assert_eq!(error.message(), expected);
+    }
+
+    #[test]
+    fn a_cause_that_names_its_version_is_told_as_it_is() {
+        let text = |version, why| as_one_error(vec![unsaved(version, why)]).unwrap();
+        let why = "There is no room for version 12.";
+        assert_eq!(text(12, why).message(), why);
+        assert_eq!(text(1, why).message(), format!("Version 1 was not saved: {why}"));
     }
 
     #[test]

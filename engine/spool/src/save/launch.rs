@@ -134,9 +134,7 @@ impl SaveTicket {
             return Err(cause.into());
         }
         gpu.coder_failed(&cause);
-        self.shared.note_once(&format!(
-            "Regions are encoded on the host, because the GPU could not do it: {cause}"
-        ));
+        note_on_host(&self.shared, &cause);
         Ok(())
     }
 
@@ -248,6 +246,13 @@ impl SaveTicket {
         }
         Ok(())
     }
+}
+
+/// Notes that the host encodes what the GPU does not take.
+pub(super) fn note_on_host(shared: &Shared, cause: &DeviceError) {
+    shared.note_once(&format!(
+        "Regions are encoded on the host, because the GPU could not do it: {cause}"
+    ));
 }
 
 /// Enqueues one encoder on `stream` for all of `saves`, whose values are on the device and whose

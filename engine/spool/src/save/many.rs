@@ -19,6 +19,7 @@ use unspool_cuda::{DeviceError, Poll, Stream};
 
 use super::Checkpoint;
 use super::group::{self, Entered, LaunchGroup, Together, streams};
+use super::launch::note_on_host;
 use super::room::granted;
 use super::ticket::SaveState;
 use crate::error::{Error, ErrorKind};
@@ -283,8 +284,8 @@ impl<'s, 'c> SaveMany<'s, 'c> {
         members: Vec<Entered<'c>>,
         cause: &DeviceError,
     ) {
-        self.shared.note_once(&format!("Checkpoints could not be encoded together: {cause}"));
         if members.len() > 1 {
+            self.shared.note_once(&format!("Checkpoints could not be encoded together: {cause}"));
             return members.into_iter().for_each(|one| self.save_group(LaunchGroup::of(way, one)));
         }
         for mut one in members {
@@ -319,6 +320,7 @@ impl<'s, 'c> SaveMany<'s, 'c> {
             return Err(refused(ErrorKind::Device, String::new()));
         }
         gpu.coder_failed(cause);
+        note_on_host(self.shared, cause);
         // The arrays themselves are still there.
         drop(encoded.forget_gathered());
         let arrays: Vec<_> = one.checkpoint.arrays().collect();
