@@ -96,9 +96,9 @@ pub unsafe fn save_pieces(
     let codec = codec.unwrap_or_else(|| spool.codecs());
     if !codec.is_raw() && copies.are_on_gpu() {
         // A checkpoint that has its values can be encoded again, and needs less room at first.
+        let streams = copies.streams()?;
         let mut checkpoint = spool.checkpoint_as(version, regions, codec)?;
         copies.begin_all();
-        let streams = copies.streams()?;
         // SAFETY: the caller's promise.
         unsafe { copies.give(&mut checkpoint, &streams) }?;
         spool.save_many(&mut vec![checkpoint], &copies.wait(wait))?;
