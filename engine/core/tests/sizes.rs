@@ -468,3 +468,61 @@ fn no_save_waits_for_the_room_of_a_copy_that_is_being_read() {
     bench.step(Event::Restored { request: restore });
     report(&mut bench, pending, 10, 10);
 }
+
+/// Sizes about a third, a fifth or an eighth of the most, which differ by up to three percent.
+fn size_of(version: i64, ratio: u64) -> u64 {
+    let noise = (version as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+    let mean = 3_000_000 / ratio;
+    mean + mean * (noise % 31) / 1000
+}
+
+/// The bytes that a save asks for after these sizes: little more than the largest, or a gap that
+/// sizes like these fit.
+fn expected(bench: &Bench, last: &[u64]) -> u64 {
+    let (Some(largest), Some(smallest)) = (last.iter().max(), last.iter().min()) else {
+        return 3_000_000;
+    };
+    let gap = bench.core.largest_gap(DEVICE);
+    let likely = largest + (largest - smallest)..largest + largest / 10;
+    if likely.contains(&gap) { gap } else { likely.end }
+}
+
+/// Waits for room, and holds it in flight.
+fn begin_after_flushes(bench: &mut Bench, version: i64, bytes: u64) -> Granted {
+    let request = ask(bench, version, bytes);
+    if !bench.answers.contains_key(&request) {
+        bench.finish_all();
+    }
+    let save = granted(bench, request).expect("room");
+    bench.step(Event::SaveInFlight { request });
+    save
+}
+
+#[test]
+fn saves_that_ask_for_what_is_expected_fill_an_arena_of_few_of_the_largest() {
+    for (states, ratio) in [(2, 3), (2, 5), (2, 8), (3, 3), (4, 3), (4, 8)] {
+        let unit = 1000;
+        let mut bench = Bench::new(config(unit, states * 3100, 1 << 32, 0));
+        let (mut last, mut held, mut again) = (Vec::new(), 0, 0);
+        for version in 0..120 {
+            let size = size_of(version, ratio);
+            let asked = expected(&bench, &last);
+            let mut save = begin_after_flushes(&mut bench, version, asked);
+            if size > asked {
+                // It is encoded again, with room for the most that it can be.
+                abort(&mut bench, save);
+                save = begin_after_flushes(&mut bench, version, 3_000_000);
+                again += 1;
+            }
+            bench.finish_all();
+            let offset = save.place.offset;
+            report(&mut bench, save, offset, size);
+            last.insert(0, size);
+            last.truncate(8);
+            held += if version < 20 { 0 } else { bench.core.stats().tiers[0].copies };
+        }
+        let mean = held as f64 / 100.0;
+        assert!(mean >= 0.8 * (states * ratio) as f64, "{states} of {ratio}: {mean}");
+        assert!(again < 10, "{again}");
+    }
+}
