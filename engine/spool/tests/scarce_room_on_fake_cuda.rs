@@ -84,7 +84,7 @@ fn check(spool: &Spool, application: &Application, versions: impl Iterator<Item 
 fn a_tier_of_few_states_holds_most_of_what_the_ratio_promises() {
     let _fake = Fake::start();
     let application = application().unwrap();
-    for states in [2, 3, 4] {
+    for states in [2, 3, 4, 6] {
         let spool = open(states, |_| ()).unwrap();
         let mut held = Vec::new();
         for version in 0..30 {

@@ -16,17 +16,17 @@ const fn room(name: &'static str, folders: &'static [&'static str], most: usize)
 
 /// The rooms. A commit that makes one larger raises its figure here, and says why.
 const ROOMS: &[Room] = &[
-    room("core", &["engine/core"], 7_360),
+    room("core", &["engine/core"], 7_370),
     room("verify", &["engine/verify"], 1_460),
     room("transfer", &["engine/transfer"], 1_890),
     room("codec", &["engine/codec"], 8_680),
     room("cuda", &["engine/cuda"], 9_330),
     room("gpu_codec", &["engine/gpu_codec"], 11_020),
     room("tiers", &["engine/tiers"], 7_550),
-    room("spool", &["engine/spool"], 14_760),
+    room("spool", &["engine/spool"], 14_890),
     room("restart", &["restart"], 8_345),
     room("adjoint", &["adjoint"], 6_320),
-    room("python, native", &["python/src"], 13_570),
+    room("python, native", &["python/src"], 13_575),
     room("python, package", &["python/package"], 30_520),
     room("c", &["c"], 4_680),
     room("messages", &["packages/messages"], 13_710),

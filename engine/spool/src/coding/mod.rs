@@ -10,6 +10,8 @@ mod encoding;
 mod figures;
 mod plan;
 mod recent;
+#[cfg(test)]
+mod recent_tests;
 mod room;
 mod session;
 mod sources;

@@ -133,7 +133,7 @@ fn most_of(asked: Asked) -> Option<u64> {
 fn room_for(asked: Asked) -> String {
     most_of(asked).map_or_else(String::new, |most| {
         format!(
-            " Until it is encoded, it has to have room for the most that it may take, {:#}.",
+            " Until it is encoded, it has to have room for {:#}, more than it will probably keep.",
             Bytes(most)
         )
     })

@@ -6,9 +6,8 @@
 //! next one has to wait for room, those that have room are encoded first: what they leave may be
 //! what it waits for.
 //!
-//! Where the tier of the device has [room for few](super::expected) checkpoints, one asks for as much as
-//! it will probably need, and the call waits for its encoder. A checkpoint that needs more gives
-//! its room back and asks again, for the most that it can need: its arrays are still there.
+//! Where [room is scarce](super::expected), a checkpoint that needs more than it asked for gives
+//! its room back, and asks again for the most that it can need: its arrays are still there.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
