@@ -477,14 +477,11 @@ fn size_of(version: i64, ratio: u64) -> u64 {
 }
 
 /// The bytes that a save asks for after these sizes: little more than the largest, or a gap that
-/// sizes like these fit.
+/// the largest fits.
 fn expected(bench: &Bench, last: &[u64]) -> u64 {
-    let (Some(largest), Some(smallest)) = (last.iter().max(), last.iter().min()) else {
-        return 3_000_000;
-    };
-    let gap = bench.core.largest_gap(DEVICE);
-    let likely = largest + (largest - smallest)..largest + largest / 10;
-    if likely.contains(&gap) { gap } else { likely.end }
+    let Some(&largest) = last.iter().max() else { return 3_000_000 };
+    let (gap, expected) = (bench.core.largest_gap(DEVICE), largest + largest / 10);
+    if (largest..expected).contains(&gap) { gap } else { expected }
 }
 
 /// Waits for room, and holds it in flight.

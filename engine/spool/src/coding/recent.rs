@@ -25,16 +25,15 @@ struct RecentLayout {
 impl RecentSizes {
     /// The bytes that the next encoding of `plan` asks room for, of at most `most`, where `gap` are
     /// free: a tenth more than the largest of the last ones, and a little for those of next to
-    /// nothing. The gap itself if it is somewhat less, but exceeds the largest by as much as they
-    /// differ. All of `most` while none is known.
+    /// nothing. The gap itself if it is somewhat less, but not less than the largest. All of `most`
+    /// while none is known.
     pub(crate) fn expected(&self, plan: &EncodingPlan, most: u64, gap: u64) -> u64 {
         let known = self.0.iter().find(|layout| layout.is_of(plan));
-        let sizes =
-            known.and_then(|layout| layout.sizes.iter().max().zip(layout.sizes.iter().min()));
-        let Some((largest, smallest)) = sizes else { return most };
+        let Some(&largest) = known.and_then(|layout| layout.sizes.iter().max()) else {
+            return most;
+        };
         let expected = (largest + largest.div_ceil(10) + most / 64).min(most);
-        let likely = largest + (largest - smallest);
-        if (likely..expected).contains(&gap) { gap } else { expected }
+        if (largest..expected).contains(&gap) { gap } else { expected }
     }
 
     /// An encoding of `plan` has `bytes` bytes.

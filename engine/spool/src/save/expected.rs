@@ -21,9 +21,9 @@ use crate::runtime::state::State;
 use crate::runtime::waiting::POLL;
 use crate::wait::Wait;
 
-/// A tier with room for so many checkpoints of the largest size holds at least 0.8 of what their
-/// ratio promises, also when each save asks for the largest size.
-const ENOUGH: u64 = 7;
+/// A tier with room for so many checkpoints of the largest size holds about 0.8 of what their ratio
+/// promises, or more, also when each save asks for the largest size.
+const ENOUGH: u64 = 8;
 
 /// Whether the fastest tier is a device's, and without room for enough checkpoints of `most` bytes.
 fn is_scarce(state: &State, most: u64) -> bool {
