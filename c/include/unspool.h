@@ -241,7 +241,8 @@ int unspool_open(const struct unspool_options *options, struct unspool_spool **s
 // Memory of a GPU is copied on `stream` (a `cudaStream_t` or `CUstream`; null: the legacy default
 // stream), after what is on it: the call returns when the copy is enqueued, and what is enqueued
 // on that stream later may change the array. Memory of the host may be changed when the call has
-// returned. It waits while no tier has room, at most for the spool's time-out.
+// returned. It waits while no tier has room, at most for the spool's time-out; with a codec also
+// until the GPU has encoded the arrays, where its tier has room for fewer than eight checkpoints.
 //
 // Errors: `UNSPOOL_DUPLICATE`, `UNSPOOL_FULL`, `UNSPOOL_TOO_LARGE`, `UNSPOOL_TIMEOUT`,
 // `UNSPOOL_DEVICE`, `UNSPOOL_WRONG_DEVICE`, `UNSPOOL_CLOSED`. Nothing was saved then, and the same

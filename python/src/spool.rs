@@ -186,7 +186,8 @@ impl Spool {
     /// that is called `stream`, `codec`, `overwrite` or `donate` has to be given by position.
     ///
     /// `codec` takes the place of the spool's for this checkpoint; here `"raw"` keeps the bytes.
-    /// Arrays on a GPU are encoded there, on the same stream.
+    /// Arrays on a GPU are encoded there, on the same stream. Where the device tier has room for
+    /// fewer than eight checkpoints without a codec, this waits until they are.
     ///
     /// Dictionaries (`OrderedDict`, `defaultdict`, `Counter` too), lists, deques, sets, tuples,
     /// named tuples, dataclasses, and an `xarray.Dataset` or `DataArray` may hold arrays, numbers,

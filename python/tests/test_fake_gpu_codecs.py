@@ -14,7 +14,7 @@ from unspool import Bound, Disk, Spool, codecs
 from unspool.codecs import NvComp, Zfp
 
 from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
-from fake_gpu import CaiArray, DlpackArray, Driver
+from fake_gpu import LEGACY, CaiArray, DlpackArray, Driver
 from helpers import same_bits
 
 pytestmark = pytest.mark.fake_gpu
@@ -163,6 +163,30 @@ def test_a_device_tier_is_written_and_read_in_place(spool: Spool, driver: Driver
     with spool.reading(0) as found:
         driver.synchronize()
         assert driver.read(found.ptr, found.nbytes) == expected(values).tobytes()
+
+
+def test_a_device_tier_of_few_states_holds_what_the_codec_makes_of_them(driver: Driver) -> None:
+    values = [np.zeros(65_536, np.float32) for _ in range(24)]
+    for version, array in enumerate(values):
+        noise = np.random.default_rng(version).integers(0, 2**32, 65_536, dtype=np.uint32)
+        # A third cannot be compressed; all of the one in the middle cannot.
+        part = 65_536 if version == 12 else 65_536 // 3
+        array.view(np.uint32)[:part] = noise[:part]
+    sizes = {"device_memory": 3 * values[0].nbytes, "host_memory": "16MiB"}
+    debug = unspool.Debug(check_order=True)
+    with Spool(**sizes, device="cuda", codec="lossless", debug=debug) as spool:
+        array = CaiArray(driver, values[0])
+        held = []
+        for version, state in enumerate(values):
+            driver.write(array.address, state)
+            spool.save(version, array)
+            driver.fill(array.address, 0xEE, state.nbytes, LEGACY)
+            spool.achieved(version)
+            held.append(spool.stats().tiers[0].copies)
+        assert sum(held[6:12]) / 6 >= 0.8 * 3 * 2.9, held
+        assert spool.stats().codec.launched == len(values) + 1
+        for version in reversed(range(len(values))):
+            assert same_bits(restored(spool, driver, version, values[0]), values[version])
 
 
 def test_zfp_refuses_values_that_it_cannot_express(driver: Driver) -> None:

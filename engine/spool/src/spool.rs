@@ -195,7 +195,8 @@ impl Spool {
     /// Those that are saved are taken out of `checkpoints`. Each one is saved as a whole or not at
     /// all; one that is not stays in `checkpoints` and can be tried again. After one for which
     /// there is no room now, those that follow are not tried. The arrays may be changed by what is
-    /// enqueued on their streams later.
+    /// enqueued on their streams later. Where the tier of the GPU has room for few encoded
+    /// checkpoints of the largest size, the call waits until the GPU has encoded them.
     ///
     /// # Errors
     /// Those of [`save`](Self::save) and [`SaveTicket::put`]: that of the first checkpoint

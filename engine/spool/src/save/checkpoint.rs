@@ -18,8 +18,8 @@ use crate::gpu::{self, DeviceArray, Gpu};
 pub struct Checkpoint<'a> {
     prepared: Arc<Prepared>,
     values: Vec<Values<'a>>,
-    /// It needs more room than was expected: it asks for the most that it can need.
-    pub(super) has_outgrown: bool,
+    /// It asks for the most room that it can need, since less was too little.
+    pub(super) asks_for_most: bool,
 }
 
 /// Writes the values of a region.
@@ -39,7 +39,7 @@ enum Values<'a> {
 impl<'a> Checkpoint<'a> {
     pub(crate) fn of(prepared: Arc<Prepared>) -> Checkpoint<'a> {
         let values = prepared.head().regions.iter().map(|_| Values::Nowhere).collect();
-        Checkpoint { prepared, values, has_outgrown: false }
+        Checkpoint { prepared, values, asks_for_most: false }
     }
 
     /// Its name.

@@ -117,8 +117,8 @@ impl<'s, 'c> SaveMany<'s, 'c> {
     /// The bytes that a checkpoint asks room for.
     fn room_for(&self, checkpoint: &Checkpoint<'_>, state: &State) -> u64 {
         let prepared = checkpoint.prepared();
-        let may_grow = self.gpu().is_some_and(|gpu| checkpoint.together(gpu).is_some());
-        match may_grow && !checkpoint.has_outgrown {
+        let has_values = self.gpu().is_some_and(|gpu| checkpoint.together(gpu).is_some());
+        match has_values && !checkpoint.asks_for_most {
             true => prepared.expected(state),
             false => prepared.most(),
         }
@@ -249,7 +249,7 @@ impl<'s, 'c> SaveMany<'s, 'c> {
     fn save_again(&mut self, one: Entered<'c>) {
         let Entered { mut checkpoint, ticket } = one;
         drop(ticket);
-        checkpoint.has_outgrown = true;
+        checkpoint.asks_for_most = true;
         self.todo.push_front(checkpoint);
     }
 
