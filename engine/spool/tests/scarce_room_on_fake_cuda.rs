@@ -16,11 +16,28 @@ const COUNT: u64 = 60_000;
 const LEN: u64 = 4 * COUNT;
 /// Versions from here on cannot be compressed.
 const JUMP: i64 = 1000;
+/// Versions from here on can be compressed more or less, mostly about as much as others.
+const VARIED: i64 = 10_000;
 
-/// Noise in a third of the values and zeros in the others, so that a third of the bytes stays;
-/// noise alone from `JUMP` on.
+/// One that is much smaller than the others once it is encoded, and one that is larger.
+const SMALL: u64 = 900;
+const LARGE: u64 = 901;
+
+/// The part of the values that is noise, in percent.
+fn noise(version: i64) -> u64 {
+    match version as u64 {
+        SMALL => 10,
+        LARGE => 45,
+        version if version < JUMP as u64 => 33,
+        version if version < VARIED as u64 => 100,
+        version if version % 5 == 4 => version * 7919 % 101,
+        version => 20 + version * 7919 % 5,
+    }
+}
+
+/// Noise in a part of the values and zeros in the others.
 fn values(version: i64) -> Vec<u8> {
-    let noise = COUNT / if version < JUMP { 3 } else { 1 };
+    let noise = COUNT * noise(version) / 100;
     let mut bits = version as u32 + 1;
     let mut next = |_| {
         bits ^= bits << 13;
@@ -118,6 +135,25 @@ fn values_that_compress_less_than_those_before_are_saved_right() {
     spool.close().unwrap();
 }
 
+/// Saves versions by one call, and overwrites their arrays after it.
+fn save_together(spool: &Spool, application: &Application, versions: &[i64]) -> Outcome {
+    let uploaded = versions.iter().map(|version| application.upload(&values(*version)));
+    let memory = uploaded.collect::<Outcome<Vec<_>>>()?;
+    let arrays: Vec<_> = memory.iter().map(array_of).collect();
+    let mut batch = Vec::new();
+    for (version, array) in versions.iter().zip(&arrays) {
+        let mut checkpoint = spool.checkpoint(*version, vec![floats("u", LEN)])?;
+        checkpoint.put(0, array, &application.stream)?;
+        batch.push(checkpoint);
+    }
+    spool.save_many(&mut batch, &wait())?;
+    assert!(batch.is_empty());
+    for one in &memory {
+        copy::fill(&application.stream, &one.span(), 0xEE)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn one_of_several_that_outgrows_its_room_is_saved_after_the_others() {
     let _fake = Fake::start();
@@ -125,19 +161,20 @@ fn one_of_several_that_outgrows_its_room_is_saved_after_the_others() {
     let spool = open(4, |_| ()).unwrap();
     save(&spool, &application, 0).unwrap();
     let versions = [1, 2, JUMP, 3, 4, 5];
-    let memory = versions.map(|version| application.upload(&values(version)).unwrap());
-    let arrays = memory.each_ref().map(array_of);
-    let mut batch = Vec::new();
-    for (version, array) in versions.iter().zip(&arrays) {
-        let mut checkpoint = spool.checkpoint(*version, vec![floats("u", LEN)]).unwrap();
-        checkpoint.put(0, array, &application.stream).unwrap();
-        batch.push(checkpoint);
-    }
-    spool.save_many(&mut batch, &wait()).unwrap();
-    assert!(batch.is_empty());
-    for one in &memory {
-        copy::fill(&application.stream, &one.span(), 0xEE).unwrap();
-    }
+    save_together(&spool, &application, &versions).unwrap();
+    check(&spool, &application, [0].into_iter().chain(versions));
+    spool.close().unwrap();
+}
+
+#[test]
+fn one_that_ends_within_what_the_one_before_it_left_moves_away_from_the_one_after_it() {
+    let _fake = Fake::start();
+    let application = application().unwrap();
+    let spool = open(4, |_| ()).unwrap();
+    save(&spool, &application, 0).unwrap();
+    let versions = [SMALL as i64, LARGE as i64, 1, 2];
+    save_together(&spool, &application, &versions).unwrap();
+    spool.achieved(2).unwrap();
     check(&spool, &application, [0].into_iter().chain(versions));
     spool.close().unwrap();
 }
@@ -208,5 +245,42 @@ fn a_gpu_that_takes_no_launch_leaves_the_save_to_the_host() {
     save_from(&spool, &application, JUMP, &from).unwrap();
     fake.reset();
     check(&spool, &application, [0, 1, JUMP].into_iter());
+    spool.close().unwrap();
+}
+
+/// Saves 60 versions from `first` on, alone and several by one call, restores some of them in
+/// between and all at the end.
+fn save_and_restore(spool: &Spool, first: i64) -> Outcome {
+    let application = application()?;
+    let mut saved = Vec::new();
+    for version in (first..first + 60).step_by(3) {
+        let three = [version, version + 1, version + 2];
+        for some in three.chunks(if version % 2 == 0 { 3 } else { 1 }) {
+            save_together(spool, &application, some)?;
+        }
+        saved.extend(three);
+        let again = saved[(version as usize * 31) % saved.len()];
+        check(spool, &application, [again].into_iter());
+        if version % 4 == 0 {
+            spool.discard(saved.swap_remove(0))?;
+        }
+    }
+    check(spool, &application, saved.into_iter());
+    Ok(())
+}
+
+#[test]
+fn threads_that_save_what_compresses_more_or_less_get_everything_back() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(30), 0);
+    let spool = open(3, |_| ()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let spool = &spool;
+            scope.spawn(move || save_and_restore(spool, VARIED + 1000 * thread).unwrap());
+        }
+    });
+    let launches = spool.stats().unwrap().launches;
+    assert!(launches.checkpoints > 180, "some were encoded again: {launches:?}");
     spool.close().unwrap();
 }

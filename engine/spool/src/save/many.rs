@@ -160,7 +160,7 @@ impl<'s, 'c> SaveMany<'s, 'c> {
                 self.save_group(std::mem::take(&mut group));
                 match one.ticket.has_all_room() {
                     true => self.save_alone(one),
-                    false => self.save_again(one),
+                    false => self.save_again(one.checkpoint),
                 }
                 continue;
             };
@@ -226,29 +226,31 @@ impl<'s, 'c> SaveMany<'s, 'c> {
     }
 
     /// Reports those of `members`, which a launch encodes, that fit their rooms. The others are
-    /// saved again.
+    /// saved again. All are ended in the order of the launch, since each may lie in what the one
+    /// before it has left.
     fn commit_fitting(&mut self, gpu: &Gpu, members: Vec<Entered<'c>>) {
         let (mut fitting, mut others) = (Vec::with_capacity(members.len()), Vec::new());
         for one in members {
-            match one.ticket.fits(gpu, self.wait) {
-                Ok(true) => fitting.push(one),
-                other => others.push((one, other)),
+            let fits = one.ticket.fits(gpu, self.wait);
+            if matches!(fits, Ok(true)) {
+                fitting.push(one);
+                continue;
             }
+            self.commit(std::mem::take(&mut fitting));
+            drop(one.ticket);
+            others.push((one.checkpoint, fits));
         }
         self.commit(fitting);
-        for (one, why) in others.into_iter().rev() {
-            match why {
-                Ok(_) => self.save_again(one),
-                Err(error) => self.refuse(one.checkpoint, error),
+        for (checkpoint, fits) in others.into_iter().rev() {
+            match fits {
+                Ok(_) => self.save_again(checkpoint),
+                Err(error) => self.refuse(checkpoint, error),
             }
         }
     }
 
-    /// Gives the room of a checkpoint back: it is saved next, with room for the most that it can
-    /// need.
-    fn save_again(&mut self, one: Entered<'c>) {
-        let Entered { mut checkpoint, ticket } = one;
-        drop(ticket);
+    /// Has a checkpoint without room saved next, with room for the most that it can need.
+    fn save_again(&mut self, mut checkpoint: Checkpoint<'c>) {
         checkpoint.asks_for_most = true;
         self.todo.push_front(checkpoint);
     }
@@ -289,7 +291,7 @@ impl<'s, 'c> SaveMany<'s, 'c> {
         }
         for mut one in members {
             if !one.ticket.has_all_room() {
-                self.save_again(one);
+                self.save_again(one.checkpoint);
                 continue;
             }
             let fetched = self.encode_on_host(gpu, &mut one, cause);
