@@ -102,12 +102,13 @@ impl LaunchPart {
     }
 }
 
-/// The form of the variants for arrays of a form, if there are any: not for complex numbers.
-/// float32 and float64 have their own; other values with as many bits share theirs.
+/// The form of the variants for arrays of a form, if there are any: not for complex numbers and
+/// integers of 64 bits. float32 and float64 have their own; others with as many bits share theirs.
 pub(super) fn variant_form(of: u32) -> Option<u32> {
-    let (bits, kind, profile, components) = (of & 0xff, of >> 8 & 0xff, of >> 16 & 0xff, of >> 24);
-    let kind = if [FLOAT32, FLOAT64].contains(&kind) { kind } else { ANY_KIND };
-    (components == 1).then(|| form(bits, kind, profile, 1))
+    let [bits, kind, profile, components] = of.to_le_bytes().map(u32::from);
+    let has_own = [FLOAT32, FLOAT64].contains(&kind);
+    let is_there = components == 1 && (has_own || bits < 64);
+    is_there.then(|| form(bits, if has_own { kind } else { ANY_KIND }, profile, 1))
 }
 
 /// Whether the variants of a form are for values of several kinds.
