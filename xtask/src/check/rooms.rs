@@ -21,7 +21,7 @@ const ROOMS: &[Room] = &[
     room("transfer", &["engine/transfer"], 1_890),
     room("codec", &["engine/codec"], 8_680),
     room("cuda", &["engine/cuda"], 9_330),
-    room("gpu_codec", &["engine/gpu_codec"], 11_020),
+    room("gpu_codec", &["engine/gpu_codec"], 11_100),
     room("tiers", &["engine/tiers"], 7_550),
     room("spool", &["engine/spool"], 14_890),
     room("restart", &["restart"], 8_345),
