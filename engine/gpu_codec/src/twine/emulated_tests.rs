@@ -603,9 +603,7 @@ fn of_bits(dice: &mut Dice, profile: usize, dtypes: &[Dtype], has_bound: bool) -
 
 #[test]
 fn kinds_of_as_many_bits_share_a_variant() {
-    use Dtype::{
-        BFloat16, Bool, Float16, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64,
-    };
+    use Dtype::{BFloat16, Bool, Float16, Int8, Int16, Int32, UInt8, UInt16, UInt32};
     let all: [(&str, Task, Make); 7] = [
         ("0x0101ff08u", Task::Exact, |dice| of_bits(dice, 1, &[Bool, Int8, UInt8], false)),
         ("0x0101ff10u", Task::Exact, |dice| {
