@@ -187,7 +187,7 @@ impl Spool {
     ///
     /// `codec` takes the place of the spool's for this checkpoint; here `"raw"` keeps the bytes.
     /// Arrays on a GPU are encoded there, on the same stream. Where the device tier has room for
-    /// fewer than eight checkpoints without a codec, this waits until they are.
+    /// fewer than eight checkpoints without a codec, this may wait until they are.
     ///
     /// Dictionaries (`OrderedDict`, `defaultdict`, `Counter` too), lists, deques, sets, tuples,
     /// named tuples, dataclasses, and an `xarray.Dataset` or `DataArray` may hold arrays, numbers,

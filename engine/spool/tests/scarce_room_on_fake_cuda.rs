@@ -129,8 +129,9 @@ fn values_that_compress_less_than_those_before_are_saved_right() {
     }
     let stats = spool.stats().unwrap();
     assert_eq!(stats.application.notes, Vec::<String>::new());
-    // The first of each row that cannot be compressed was encoded twice.
-    assert_eq!(stats.launches.checkpoints, versions().count() as u64 + 2);
+    // The first of each row that cannot be compressed was encoded twice, unless as much was free.
+    let again = stats.launches.checkpoints - versions().count() as u64;
+    assert!((1..=2).contains(&again), "{again}");
     check(&spool, &application, versions());
     spool.close().unwrap();
 }
@@ -202,10 +203,11 @@ fn a_wait_for_the_encoder_can_be_interrupted_and_the_save_tried_again() {
     let fake = Fake::start();
     let application = application().unwrap();
     let spool = open(2, |_| ()).unwrap();
-    (0..2).for_each(|version| save(&spool, &application, version).unwrap());
-    let from = application.upload(&values(2)).unwrap();
+    // So many that no room for the largest size is left.
+    (0..5).for_each(|version| save(&spool, &application, version).unwrap());
+    let from = application.upload(&values(5)).unwrap();
     let array = array_of(&from);
-    let mut checkpoint = spool.checkpoint(2, vec![floats("u", LEN)]).unwrap();
+    let mut checkpoint = spool.checkpoint(5, vec![floats("u", LEN)]).unwrap();
     checkpoint.put(0, &array, &application.stream).unwrap();
     let mut batch = vec![checkpoint];
     fake.hold();
@@ -215,7 +217,7 @@ fn a_wait_for_the_encoder_can_be_interrupted_and_the_save_tried_again() {
     assert_eq!(batch.len(), 1);
     fake.release();
     spool.save_many(&mut batch, &wait()).unwrap();
-    check(&spool, &application, 0..3);
+    check(&spool, &application, 0..6);
     spool.close().unwrap();
 }
 

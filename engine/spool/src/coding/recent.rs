@@ -26,14 +26,17 @@ impl RecentSizes {
     /// The bytes that the next encoding of `plan` asks room for, of at most `most`, where `gap` are
     /// free: a tenth more than the largest of the last ones, and a little for those of next to
     /// nothing. The gap itself if it is somewhat less, but not less than the largest. All of `most`
-    /// while none is known.
+    /// while none is known, or where so much is free.
     pub(crate) fn expected(&self, plan: &EncodingPlan, most: u64, gap: u64) -> u64 {
-        let known = self.0.iter().find(|layout| layout.is_of(plan));
-        let Some(&largest) = known.and_then(|layout| layout.sizes.iter().max()) else {
-            return most;
-        };
+        let Some(largest) = self.largest(plan).filter(|_| gap < most) else { return most };
         let expected = (largest + largest.div_ceil(10) + most / 64).min(most);
         if (largest..expected).contains(&gap) { gap } else { expected }
+    }
+
+    /// The largest of the last encodings of `plan`, if one is known.
+    pub(crate) fn largest(&self, plan: &EncodingPlan) -> Option<u64> {
+        let known = self.0.iter().find(|layout| layout.is_of(plan))?;
+        known.sizes.iter().max().copied()
     }
 
     /// An encoding of `plan` has `bytes` bytes.

@@ -32,7 +32,9 @@ fn a_gap_that_sizes_like_the_last_ones_fit_is_taken_as_it_is() {
     let (mut recent, plan) = (RecentSizes::default(), plan(100));
     recent.learn(&plan, 1000);
     let at = |recent: &RecentSizes, gap| recent.expected(&plan, MOST, gap);
-    assert_eq!([999, 1000, 1199, 1201].map(|gap| at(&recent, gap)), [1200, 1000, 1199, 1200]);
+    let found = [999, 1000, 1199, 1201].map(|gap| at(&recent, gap));
+    assert_eq!(found, [1200, 1000, 1199, 1200]);
+    assert_eq!(at(&recent, MOST), MOST, "so much is free");
 }
 
 #[test]

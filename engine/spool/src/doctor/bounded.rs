@@ -1,10 +1,12 @@
 //! Work that may hang or panic, watched from outside.
 
 use std::any::Any;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// The time between two looks at a thread.
+const POLL: Duration = Duration::from_millis(1);
 
 /// What a piece of work has found so far, and what it is doing now.
 #[derive(Debug)]
@@ -35,6 +37,9 @@ impl<T: Clone + Send + 'static> Report<T> {
 
 /// Runs `work` on a thread of its own for at most `limit`. Gives what it has found, and why it did
 /// not end: a thread that hangs is left to itself.
+///
+/// A library that hangs while it is loaded holds the lock of the loader. What waits here must not
+/// ask for it: a channel would, for the destructor of what it keeps for the thread.
 pub(super) fn within<T: Clone + Send + 'static>(
     limit: Duration,
     empty: T,
@@ -42,19 +47,18 @@ pub(super) fn within<T: Clone + Send + 'static>(
 ) -> (T, Option<String>) {
     let shared = Arc::new(Mutex::new((empty, String::from("starting"))));
     let (report, watched) = (Report { shared: Arc::clone(&shared) }, Report { shared });
-    let (done, end) = mpsc::channel::<()>();
-    let thread = Builder::new().name("unspool-doctor".to_owned()).spawn(move || {
-        // Dropped in a panic as well, which is how the other side hears of it.
-        let _done = done;
-        work(&report);
-    });
+    let thread = Builder::new().name("unspool-doctor".to_owned()).spawn(move || work(&report));
     let thread = match thread {
         Ok(thread) => thread,
         Err(cause) => return (watched.so_far(), Some(format!("no thread could be had: {cause}"))),
     };
-    let problem = match end.recv_timeout(limit) {
-        Err(RecvTimeoutError::Timeout) => Some(late(limit, &watched.lock().1)),
-        _ => thread.join().err().map(|payload| broken(payload.as_ref(), &watched.lock().1)),
+    let until = Instant::now() + limit;
+    while !thread.is_finished() && Instant::now() < until {
+        std::thread::sleep(POLL);
+    }
+    let problem = match thread.is_finished() {
+        false => Some(late(limit, &watched.lock().1)),
+        true => thread.join().err().map(|payload| broken(payload.as_ref(), &watched.lock().1)),
     };
     (watched.so_far(), problem)
 }
@@ -83,7 +87,7 @@ mod tests {
 
     #[test]
     fn work_that_hangs_is_left_with_what_it_found_and_named() {
-        let (hold, held) = mpsc::channel::<()>();
+        let (hold, held) = std::sync::mpsc::channel::<()>();
         let (found, problem) = within(Duration::from_millis(50), 0, move |report| {
             report.note(|found| *found = 1);
             report.begins("waiting for the moon");

@@ -2,8 +2,9 @@
 //!
 //! The part of a save's room that stays empty is free once the save is complete. In a tier with
 //! room for few checkpoints of the largest size, that part of the last save is much of the tier,
-//! and many encoded ones do without. A save asks for the expected size there, and its call waits
-//! for the encoder: where the checkpoint needs more, its values are still there.
+//! and many encoded ones do without. Unless so much is free, a save asks for the expected size
+//! there, and its call waits for the encoder: where the checkpoint needs more, its values are still
+//! there.
 
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use unspool_gpu_codec::EncodeErrorKind;
 
 use super::ticket::SaveState;
 use super::{Prepared, SaveTicket};
-use crate::coding::Encoding;
+use crate::coding::{Encoding, EncodingPlan};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::Gpu;
 use crate::runtime::completion::EncodeOutcome;
@@ -47,18 +48,18 @@ impl SaveTicket {
         self.grant.room >= self.head().payload_bytes
     }
 
-    /// Whether what is being encoded fits its room. Waits for the encoder where room is scarce:
-    /// later saves expect the same size.
+    /// Whether what is being encoded fits its room. Waits for the encoder if it has less than the
+    /// most, and where room is scarce and no size is known: later saves expect the same.
     ///
     /// # Errors
     /// `Interrupted`, and `Timeout` when the device has not done it within its limit.
     pub(super) fn fits(&self, gpu: &Gpu, wait: &Wait<'_>) -> Result<bool, Error> {
         let SaveState::InFlight(encoding) = &self.state else { return Ok(true) };
-        let most = self.head().payload_bytes;
-        if self.has_all_room() && !is_scarce(&self.shared.state(), most) {
+        let plan = encoding.encoded.plan();
+        if self.has_all_room() && !self.is_to_learn(plan) {
             return Ok(true);
         }
-        let (outcome, plan) = (wait_for(encoding, gpu, wait)?, encoding.encoded.plan());
+        let outcome = wait_for(encoding, gpu, wait)?;
         let recent = &mut self.shared.state().recent;
         match outcome {
             Ok(placed) if placed.result.bytes <= self.grant.room => {
@@ -72,6 +73,11 @@ impl SaveTicket {
                 Ok(self.has_all_room())
             }
         }
+    }
+
+    fn is_to_learn(&self, plan: &EncodingPlan) -> bool {
+        let state = self.shared.state();
+        is_scarce(&state, self.head().payload_bytes) && state.recent.largest(plan).is_none()
     }
 }
 
