@@ -31,8 +31,8 @@ const TARGETS: [(Target, usize); 5] = [
     (Target::Ptx(Arch::new(10, 0)), 3_260_000),
 ];
 /// Maximum size in bytes of the machine code for 9.0 of an encoder for arrays of one form, of up to
-/// 32 bits and of 64. A way for rare chunks in it, beside that of the others, held grids of 400^3 at
-/// 16 GB/s: what warps run at once did not fit the memory for instructions.
+/// 32 bits and of 64. A way for rare chunks in it, beside that of the others, held grids of 400^3
+/// at 16 GB/s: what warps run at once did not fit the memory for instructions.
 const MOST_CODE: [usize; 2] = [340_000, 450_000];
 /// Compute capabilities that need compiled kernels.
 const SUPPORTED: [(u32, u32); 9] =

@@ -23,7 +23,7 @@ const ROOMS: &[Room] = &[
     room("cuda", &["engine/cuda"], 9_330),
     room("gpu_codec", &["engine/gpu_codec"], 11_100),
     room("tiers", &["engine/tiers"], 7_550),
-    room("spool", &["engine/spool"], 14_890),
+    room("spool", &["engine/spool"], 14_900),
     room("restart", &["restart"], 8_345),
     room("adjoint", &["adjoint"], 6_320),
     room("python, native", &["python/src"], 13_575),
