@@ -1,8 +1,8 @@
-// Chunks of values of at most 32 bits in modes 0 and 1, in a launch for one of them. Residuals of both kinds stay in
-// registers while the narrowest is chosen; they get their zig-zag form after they have been cut into
-// planes of bits, where that is one operation for a plane. All chunks go this way, full or not: what
-// warps run at once has to fit the memory for instructions. A launch for all forms gives the same
-// bytes.
+// Chunks of values of at most 32 bits in modes 0 and 1, in a launch for one form and one of them.
+// Residuals of both kinds stay in registers while the narrowest is chosen. Numbers of few bits lie
+// side by side in words before they get their zig-zag form and are cut into planes. All chunks go
+// this way, full or not: what warps run at once has to fit the memory for instructions. A launch
+// for all forms gives the same bytes.
 
 // What a lane knows of the errors of the job's chunks; the sum of their squares in units of
 // 2^8 / scale^2, for that of a chunk is up to 2^123. With one chunk single precision is enough.
@@ -41,8 +41,8 @@ DEVICE u32 width_of(const Extent &own) {
     return own.least | own.most ? 1 + width_of((u32)max(own.most, ~own.least) >> CUT) : 0;
 }
 
-// What makes numbers of a kind's bits: of floats, those below the sign change with it, and FOR takes
-// the sign last; FOR takes signed numbers with their first bit the other way.
+// What makes numbers of a kind's bits: of floats, those below the sign change with it, and FOR
+// takes the sign last; FOR takes signed numbers with their first bit the other way.
 struct Order {
     bool is_float;
     u32 flip, other;
@@ -249,7 +249,7 @@ DEVICE u32 write_coded(u32 *stage, const u32 (&x)[32], const Coding &own, u32 mo
 
 // ---- A chunk -----------------------------------------------------------------------------------
 
-// The coefficients of a lane that are not those of zeros, and what the chunk's errors are.
+// What quantising a lane's values has found.
 struct LaneValues {
     FloatErrors errors;
     u32 bad;       // values that are outliers
@@ -357,7 +357,8 @@ DEVICE bool is_constant(const LaneWidths &found, const Order &order, const u32 *
     return __all_sync(ALL, lane == 0 || found.widths[1] == 0) && are_same(stage, inside, lane);
 }
 
-// From coefficients, or values in mode 0, to the chunk's words in shared memory; gives their number.
+// From coefficients, or values in mode 0, to the words of a chunk in shared memory; gives their
+// number.
 DEVICE u32 encode_numbers(Shared &shared, LaneErrors &errors, u32 (&x)[32], const LaneValues &own,
                           const Step32 &step, u32 inside, u32 warp, u32 lane) {
     const Job &job = shared.job;

@@ -253,7 +253,8 @@ DEVICE Measured<float> measure_extremes(const u32 *stage, u32 kind, u32 lane) {
     return own;
 }
 
-// A chunk that was fetched; `most` is the largest value of the lane, if all of the chunk are finite.
+// A chunk that was fetched; `most` is the largest value of the lane, if all of the chunk are
+// finite.
 DEVICE void measure_fetched(Shared &shared, bool finite, float most, u32 inside, u32 warp,
                             u32 lane) {
     const u32 *stage = shared.stage[warp];

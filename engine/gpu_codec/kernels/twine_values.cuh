@@ -120,8 +120,7 @@ DEVICE u32 find_job(const EncodeLaunch &a, u32 tile, u32 lane) {
 
 // ---- Values into shared memory -----------------------------------------------------------------
 
-#define PITCH (FETCHES ? FETCHED_STRIDE : STRIDE)
-
+#define PITCH (FETCHES ? FETCHED_STRIDE : STRIDE)  // of a block in it
 
 // The values of 16 bytes to places one after the other, which do not cross a block. Returns 0 if
 // all are.
