@@ -52,6 +52,12 @@ struct Cut {
     u32 form;  // bits, kind, profile, components: a byte each
 };
 
+// How far it is from a value to the next one along x, y, z, and from one volume (profile 3) or plane
+// (profile 2) to the next; in values.
+struct Steps {
+    u64 x, y, z, rest;
+};
+
 struct Job {
     u64 source, n;
     u32 tile0, tiles;
@@ -61,6 +67,7 @@ struct Job {
     u64 floor_bits;
     u32 kept, shift;
     u64 guess, bins;  // addresses, where the bound depends on the values
+    Steps steps;
 };
 
 struct Entry {
@@ -110,6 +117,7 @@ struct Piece {
     u64 stream, stored, target, n;
     Cut cut;
     u32 tile0, tiles, dtype, zero;
+    Steps steps;
 };
 
 struct DecodeLaunch {
@@ -273,17 +281,18 @@ struct Window {
     u32 wx, hy;   // columns and rows inside (profiles 2 and 3)
     u32 dz;       // planes inside (profile 3), else 1
     u32 form;
-    u64 nx, ny;
+    u64 x, y, z;  // how far apart columns, rows and planes are
 };
 
 DEVICE u32 profile_of(const Window &w) { return (FORM ? FORM : w.form) >> 16 & 0xff; }
 DEVICE u32 components_of(const Window &w) { return (FORM ? FORM : w.form) >> 24; }
 
-DEVICE Window window_of(const Cut &cut, u64 n, u32 c) {
+DEVICE Window window_of(const Cut &cut, const Steps &steps, u64 n, u32 c) {
     Window w;
     w.form = form_of(cut);
-    w.nx = cut.nx;
-    w.ny = cut.ny;
+    w.x = steps.x;
+    w.y = steps.y;
+    w.z = steps.z;
     w.dz = 1;
     if (profile_of(w) == 1) {
         w.base = (u64)c * 1024;
@@ -303,7 +312,7 @@ DEVICE Window window_of(const Cut &cut, u64 n, u32 c) {
     w.wx = min(32u, cut.nx - 32 * x);
     if (profile_of(w) == 2) {
         w.hy = min(32u, cut.ny - 32 * y);
-        w.base = ((u64)rest * cut.ny + 32 * y) * cut.nx + 32 * x;
+        w.base = rest * steps.rest + 32 * y * w.y + 32 * x * w.x;
     } else {
         u32 z = rest;
         // Most of three dimensions are one volume.
@@ -315,7 +324,7 @@ DEVICE Window window_of(const Cut &cut, u64 n, u32 c) {
         }
         w.hy = min(8u, cut.ny - 8 * y);
         w.dz = min(4u, cut.nz - 4 * z);
-        w.base = (((u64)rest * cut.nz + 4 * z) * cut.ny + 8 * y) * cut.nx + 32 * x;
+        w.base = rest * steps.rest + 4 * z * w.z + 8 * y * w.y + 32 * x * w.x;
     }
     w.m = w.wx * w.hy * w.dz;
     return w;
@@ -346,10 +355,13 @@ struct Rows {
 };
 
 DEVICE Rows rows_of(const Window &w) {
-    const u64 nx = profile_of(w) == 1 ? 32 : w.nx;
-    Rows rows = {nx, profile_of(w) == 3 ? (w.ny - 8) * nx : 0};
+    Rows rows = {profile_of(w) == 1 ? 32 : w.y, profile_of(w) == 3 ? w.z - 8 * w.y : 0};
     return rows;
 }
+
+// Whether the values of a row lie apart, so that a lane takes a row and not a column: rows or planes
+// are next to each other then.
+DEVICE bool lie_apart(const Window &w) { return profile_of(w) != 1 && w.x != 1; }
 
 // The offset of a row from the first.
 DEVICE u64 offset_of(const Rows &rows, u32 row) { return row * rows.row + (row >> 3) * rows.plane; }
@@ -359,7 +371,7 @@ DEVICE u64 row_of(const Window &w, u32 block) { return w.base + offset_of(rows_o
 
 // Index in the array of a position that is inside.
 DEVICE u64 index_of(const Window &w, u32 position) {
-    if (profile_of(w) != 1) return row_of(w, position >> 5) + (position & 31);
+    if (profile_of(w) != 1) return row_of(w, position >> 5) + (position & 31) * w.x;
     if (components_of(w) == 1) return w.base + position;
     u32 half = w.m / 2;
     return w.base + (position < half ? 2 * position : 2 * (position - half) + 1);

@@ -96,7 +96,7 @@ DEVICE void begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
     Window &w = shared.windows[warp];
     // Other lanes may still be writing the chunk before.
     __syncwarp();
-    if (lane == 0) w = window_of(job.cut, job.n, c);
+    if (lane == 0) w = window_of(job.cut, job.steps, job.n, c);
     __syncwarp();
 #if FETCHES
     fetch_chunk(shared.stage[warp], job, w, lane);

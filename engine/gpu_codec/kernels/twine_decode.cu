@@ -284,26 +284,38 @@ DEVICE void write_parts(u64 target, const U (&q)[32], const Window &w, u32 lane)
     }
 }
 
+// The same of a chunk whose rows lie next to each other: a lane has a column of it, and writes a
+// row.
 template <typename T, typename U>
-DEVICE void write_values_of(u64 target, const U (&q)[32], const Window &w, u32 lane) {
-    if (components_of(w) == 1) return write_columns<T>(target, q, w, lane);
-    write_parts<T>(target, q, w, lane);
-}
-
-template <typename U>
-DEVICE void write_values(const U (&q)[32], const Window &w, const Stream &s, u64 target, u32 lane) {
-    switch (s.bits) {
-        case 8: return write_values_of<u8>(target, q, w, lane);
-        case 16: return write_values_of<u16>(target, q, w, lane);
-        case 32: return write_values_of<u32>(target, q, w, lane);
-        default: return write_values_of<u64>(target, q, w, lane);
+DEVICE void write_rows(u64 target, U *grid, const U (&q)[32], const Window &w, u32 lane) {
+    __syncwarp();
+    UNROLL for (u32 b = 0; b < 32; b++) grid[b * STRIDE + lane] = q[b];
+    __syncwarp();
+    T *to = (T *)target + row_of(w, lane);
+    const u64 step = w.x;
+    const u32 inside = inside_of_block(w, lane);
+    UNROLL8 for (u32 i = 0; i < 32; i++) {
+        if (i < inside) to[i * step] = (T)grid[lane * STRIDE + i];
     }
 }
 
-DEVICE void write_same(u64 value, const Window &w, const Stream &s, u64 target, u32 lane) {
-    Coeff q[32];
-    UNROLL for (int b = 0; b < 32; b++) q[b] = (Coeff)value;
-    write_values(q, w, s, target, lane);
+template <typename T, typename U>
+DEVICE void write_values_of(u64 target, u32 *stage, const U (&q)[32], const Window &w, u32 lane) {
+    if (components_of(w) != 1) return write_parts<T>(target, q, w, lane);
+    if (lie_apart(w)) return write_rows<T>(target, (U *)stage, q, w, lane);
+    write_columns<T>(target, q, w, lane);
+}
+
+// What is in `stage` is not needed any more.
+template <typename U>
+DEVICE void write_values(u32 *stage, const U (&q)[32], const Window &w, const Stream &s, u64 target,
+                         u32 lane) {
+    if (sizeof(U) == 8) return write_values_of<u64>(target, stage, q, w, lane);
+    switch (s.bits) {
+        case 8: return write_values_of<u8>(target, stage, q, w, lane);
+        case 16: return write_values_of<u16>(target, stage, q, w, lane);
+        default: return write_values_of<u32>(target, stage, q, w, lane);
+    }
 }
 
 // A value of those of a chunk that are stored as they are.
@@ -312,32 +324,32 @@ DEVICE void raw_value(u32 &value, const u32 *from, u32 rank, u32 bits) {
     value = __ldcs(from + (bit >> 5)) >> (bit & 31);
 }
 
-DEVICE void raw_value(u64 &value, const u32 *from, u32 rank, u32 bits) {
-    u32 low;
-    if (bits == 64) {
-        value = __ldcs(from + 2 * rank) | (u64)__ldcs(from + 2 * rank + 1) << 32;
-    } else {
-        raw_value(low, from, rank, bits);
-        value = low;
-    }
+DEVICE void raw_value(u64 &value, const u32 *from, u32 rank, u32) {
+    value = __ldcs(from + 2 * rank) | (u64)__ldcs(from + 2 * rank + 1) << 32;
 }
 
-DEVICE void write_raw(const u32 *from, const Window &w, const Stream &s, u64 target, u32 lane) {
+template <typename U>
+DEVICE void read_raw(U (&q)[32], const u32 *from, const Window &w, const Stream &s, u32 lane) {
     const u32 rows = rows_inside(w, lane), begun = rows_inside(w, 0);
-    Coeff q[32];
     u32 rank = lane;
     UNROLL for (int b = 0; b < 32; b++) {
         q[b] = 0;
         if (rows >> b & 1) raw_value(q[b], from, rank, s.bits);
         rank += begun >> b & 1 ? w.wx : 0;
     }
-    write_values(q, w, s, target, lane);
 }
+
+// How many values of a chunk are not from coefficients, and the words of their positions.
+struct Outliers {
+    const u32 *from;
+    u32 count;
+};
 
 // Writes the outliers over what is there. False when a position is not inside or does not ascend.
 template <typename U>
-DEVICE bool write_outliers(const u32 *from, u32 count, const Window &w, const Stream &s, u64 target,
+DEVICE bool write_outliers(const Outliers &all, const Window &w, const Stream &s, u64 target,
                            u32 lane) {
+    const u32 *from = all.from, count = all.count;
     const u32 *values = from + (count + 1) / 2;
     bool good = true;
     for (u32 k = lane; k < count; k += 32) {
@@ -371,10 +383,10 @@ DEVICE void take_words(u32 *stage, const u32 *from, u32 words, u32 lane) {
     }
 }
 
-// Decodes a coded chunk. False when it breaks a rule.
+// The values of a coded chunk, of which a lane has a column. False when it breaks a rule.
 template <typename U>
-DEVICE bool decode_coded(u32 *stage, const u32 *from, u32 words, const Window &w, const Stream &s,
-                         u64 target, u32 lane) {
+DEVICE bool read_coded(U (&q)[32], u32 *stage, const u32 *from, u32 words, const Window &w,
+                       const Stream &s, Outliers &all, u32 lane) {
     const u32 kind = from[0] & 0xffff, outliers = from[0] >> 16;
     const u32 per = s.bits == 64 ? 2 : 1;
     const u32 coefficient = s.mode == 0 ? s.bits : 8 * sizeof(U);
@@ -397,7 +409,8 @@ DEVICE bool decode_coded(u32 *stage, const u32 *from, u32 words, const Window &w
         return false;
     }
     if (9 + total + (outliers + 1) / 2 + outliers * per != words) return false;
-    U q[32];
+    all.from = from + 9 + total;
+    all.count = outliers;
     const u32 *own = stage + 9 + block.at;
     if (kind == 5) {
         U least = 0;
@@ -423,40 +436,39 @@ DEVICE bool decode_coded(u32 *stage, const u32 *from, u32 words, const Window &w
     UNROLL for (int b = 0; b < 32; b++) q[b] = grid[b * STRIDE + lane];
     if (profile_of(w) != 1 && kind != 5) sum_column(q, profile_of(w), kind);
     if (kind != 5) values_of(q, s);
-    write_values(q, w, s, target, lane);
-    if (!outliers) return true;
+    return true;
+}
+
+// Decodes a chunk of so many words, which are there. False when it breaks a rule. Values are
+// written in one place: it is most of the text.
+template <typename U>
+DEVICE bool decode_values(u32 *stage, const u32 *from, u32 words, const Window &w, const Stream &s,
+                          u64 target, u32 lane) {
+    const u32 first = words ? from[0] : 0, per = sizeof(U) / 4;
+    Outliers all = {from, 0};
+    U q[32];
+    if (words == 0 || first == 4) {
+        if (words != 0 && words != 1 + per) return false;
+        u64 value = words ? from[1] | (per == 2 ? (u64)from[2] << 32 : 0) : 0;
+        UNROLL for (int b = 0; b < 32; b++) q[b] = (U)value;
+    } else if (first == 3) {
+        if (words != raw_words(w.m, s.bits)) return false;
+        read_raw(q, from + 1, w, s, lane);
+    } else if (!read_coded(q, stage, from, words, w, s, all, lane)) {
+        return false;
+    }
+    write_values(stage, q, w, s, target, lane);
+    if (all.count == 0) return true;
     __syncwarp();
-    return write_outliers<U>(from + 9 + total, outliers, w, s, target, lane);
+    return write_outliers<U>(all, w, s, target, lane);
 }
 
-DEVICE bool decode_any(u32 *stage, const u32 *from, u32 words, const Window &w, const Stream &s,
-                       u64 target, u32 lane) {
-#if WIDE
-    if (s.bits == 64) return decode_coded<u64>(stage, from, words, w, s, target, lane);
-#endif
-    return decode_coded<u32>(stage, from, words, w, s, target, lane);
-}
-
-// Decodes a chunk of so many words, which are there. False when it breaks a rule.
 DEVICE bool decode_chunk(u32 *stage, const u32 *from, u32 words, const Window &w, const Stream &s,
                          u64 target, u32 lane) {
-    if (words == 0) {
-        write_same(0, w, s, target, lane);
-        return true;
-    }
-    const u32 first = from[0], per = s.bits == 64 ? 2 : 1;
-    if (first == 4) {
-        if (words != 1 + per) return false;
-        u64 value = from[1] | (per == 2 ? (u64)from[2] << 32 : 0);
-        write_same(value, w, s, target, lane);
-        return true;
-    }
-    if (first == 3) {
-        if (words != raw_words(w.m, s.bits)) return false;
-        write_raw(from + 1, w, s, target, lane);
-        return true;
-    }
-    return decode_any(stage, from, words, w, s, target, lane);
+#if WIDE
+    if (s.bits == 64) return decode_values<u64>(stage, from, words, w, s, target, lane);
+#endif
+    return decode_values<u32>(stage, from, words, w, s, target, lane);
 }
 
 // The part of the piece that a warp has. False when it breaks a rule.
@@ -477,7 +489,7 @@ DEVICE bool decode_part(Shared &shared, u32 warp, u32 lane) {
     s.kind = kind_of(piece.cut);
     s.bits = bits_of(piece.cut);
     s.step = shared.step;
-    const Window w = window_of(piece.cut, piece.n, c);
+    const Window w = window_of(piece.cut, piece.steps, piece.n, c);
     u32 *stage = shared.stage[warp];
     return decode_chunk(stage, s.payload + begin, end - begin, w, s, piece.target, lane);
 }

@@ -412,8 +412,8 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
 // The job of a tile, for the block. By the first warp.
 DEVICE void take_job(const EncodeLaunch &a, Shared &shared, u32 tile, u32 lane) {
     const u32 number = find_job(a, tile, lane);
-    const u32 *job = (const u32 *)job_at(a, number);
-    ((u32 *)&shared.job)[lane] = job[lane];
+    const u64 *job = (const u64 *)job_at(a, number);
+    if (lane < sizeof(Job) / 8) ((u64 *)&shared.job)[lane] = job[lane];
     if (lane < WARPS) {
         shared.max_bits[lane] = 0;
         shared.sum_sq[lane] = 0;

@@ -147,8 +147,9 @@ DEVICE u32 unpack(U *to, uint4 four) {
 // Whether rows begin at multiples of 16 bytes, and end there.
 template <typename T>
 DEVICE bool has_parts(const T *first, const Window &w) {
+    const Rows rows = rows_of(w);
     const bool even = profile_of(w) == 1 ? components_of(w) == 1 && w.m == 1024
-                                         : w.nx % (16 / sizeof(T)) == 0;
+                                         : (w.wx | rows.row | rows.plane) % (16 / sizeof(T)) == 0;
     return even && ((u64)first & 15) == 0;
 }
 
@@ -178,9 +179,31 @@ DEVICE u32 stage_parts(U *stage, const T *first, const Window &w, u32 lane) {
     return some;
 }
 
+// A chunk whose rows lie next to each other, of which a lane has one. Returns 0 if all values of the
+// lane are.
+template <typename T, typename U>
+DEVICE u32 stage_rows(U *stage, const T *source, const Window &w, u32 lane) {
+    const T *values = source + row_of(w, lane);
+    const u64 step = w.x;
+    const u32 inside = inside_of_block(w, lane);
+    u32 some = 0;
+    UNROLL1 for (u32 begin = 0; begin < 32; begin += LOADS) {
+        U row[LOADS];
+        UNROLL for (u32 j = 0; j < LOADS; j++) {
+            row[j] = begin + j < inside ? (U)values[(begin + j) * step] : 0;
+        }
+        UNROLL for (u32 j = 0; j < LOADS; j++) {
+            stage[lane * PITCH + begin + j] = row[j];
+            some |= (u32)row[j] | (u32)((u64)row[j] >> 32);
+        }
+    }
+    return some;
+}
+
 // Returns 0 if all values of the lane are.
 template <typename T, typename U>
 DEVICE u32 stage_values(U *stage, const T *source, const Window &w, u32 lane) {
+    if (lie_apart(w)) return stage_rows<T, U>(stage, source, w, lane);
     const T *first = source + w.base;
     if (has_parts(first, w)) return stage_parts<T, U>(stage, first, w, lane);
     const Window own = w;
@@ -250,8 +273,25 @@ DEVICE void fetch_some(u32 *to, const u32 *values, const Window &w, u32 lane) {
     fetch_each<FULL>(to, values, w, lane);
 }
 
+// The same where rows lie next to each other: a lane has one.
+DEVICE void fetch_rows(u32 *to, const u32 *source, const Window &w, u32 lane) {
+    const u32 *values = source + row_of(w, lane);
+    const u64 step = w.x;
+    const u32 inside = inside_of_block(w, lane);
+    to += FETCHED_STRIDE * lane;
+    UNROLL for (u32 i = 0; i < 32; i++) {
+        if (i < inside) {
+            fetch4(place_in_shared(to), i, values);
+        } else {
+            to[i] = 0;
+        }
+        values += step;
+    }
+}
+
 // Asks for the values of a chunk; zeros where nothing is inside.
 DEVICE void fetch_values(u32 *to, const u32 *source, const Window &w, u32 lane) {
+    if (lie_apart(w)) return fetch_rows(to, source, w, lane);
     if (w.m == 1024) return fetch_some<true>(to, source + w.base, w, lane);
     fetch_some<false>(to, source + w.base, w, lane);
 }
@@ -309,9 +349,19 @@ DEVICE void put_raw(u32 *to, u32 rank, u64 value) {
     to[2 * rank + 1] = (u32)(value >> 32);
 }
 
-// The values inside of a chunk one after the other, of which a lane has a column.
+// The values inside of a chunk one after the other, of which a lane has a row.
+template <typename T>
+DEVICE void stage_row(u32 *to, const T *source, const Window &w, u32 lane) {
+    const T *values = source + row_of(w, lane);
+    const u32 inside = inside_of_block(w, lane);
+    const u32 before = profile_of(w) == 2 ? lane : (lane >> 3) * w.hy + (lane & 7);
+    UNROLL1 for (u32 i = 0; i < inside; i++) put_raw(to, before * w.wx + i, values[i * w.x]);
+}
+
+// The same, of which a lane has a column.
 template <typename T>
 DEVICE void stage_column(u32 *to, const T *source, const Window &w, u32 lane) {
+    if (lie_apart(w)) return stage_row(to, source, w, lane);
     const u32 inside = rows_inside(w, lane), begun = rows_inside(w, 0);
     u32 rank = lane;
     UNROLL1 for (u32 begin = 0; begin < 32; begin += LOADS) {

@@ -8,6 +8,7 @@ use unspool_cuda::{DeviceError, Stream};
 
 use crate::nvcomp::layout::NvCompLayout;
 use crate::pending::{DecodeStatus, Pending, Start};
+use crate::steps::Steps;
 use crate::zfp::layout::ZfpLayout;
 
 /// A codec of one device. Its calls enqueue work on a stream of the caller's without making the
@@ -178,8 +179,10 @@ impl From<NvCompLayout> for GpuLayout {
 /// One region of a checkpoint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EncodeJob {
-    /// The address of its first byte on the device. The values are dense and aligned to their size.
+    /// The address of its first byte on the device. The values are aligned to their size.
     pub source: u64,
+    /// Where they are, if they are not dense.
+    pub steps: Option<Steps>,
     /// How the values are encoded.
     pub layout: GpuLayout,
 }
@@ -206,7 +209,8 @@ pub struct DecodeJob {
     pub stored: u64,
     /// The expected content; anything else is refused.
     pub layout: GpuLayout,
-    /// The address of the first byte of the dense array that is written, aligned to the size of a
-    /// value.
+    /// The address of the first byte of the array that is written, aligned to the size of a value.
     pub target: u64,
+    /// Where its values are, if they are not dense; no two are in one place.
+    pub steps: Option<Steps>,
 }

@@ -13,6 +13,7 @@ use crate::codec::{DecodeJob, EncodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
 use crate::nvcomp::NvCompCoder;
 use crate::pending::{CheckpointResult, DecodeStatus, EncodeError, JobResult, Pending, Start};
 use crate::start::end;
+use crate::steps::Items;
 use crate::twine::Twine;
 use crate::zfp::ZfpCoder;
 
@@ -27,11 +28,11 @@ pub struct GpuCodecs {
     nvcomp: NvCompCoder,
 }
 
-/// The dense values of one region on a device, and their encoding.
+/// The values of one region on a device, and their encoding.
 #[derive(Clone, Debug)]
 pub struct Values {
-    /// The memory of the values.
-    pub span: DeviceSpan,
+    /// Where the values are.
+    pub items: Items,
     /// How they are encoded.
     pub layout: GpuLayout,
 }
@@ -107,8 +108,9 @@ impl GpuCodecs {
     pub fn prepare(&self, layouts: &[GpuLayout], checkpoints: usize) -> Result<(), DeviceError> {
         for codec in self.all() {
             let taken = layouts.iter().filter(|layout| codec.takes(layout));
-            let jobs: Vec<EncodeJob> =
-                taken.map(|layout| EncodeJob { source: 0, layout: layout.clone() }).collect();
+            let jobs: Vec<EncodeJob> = taken
+                .map(|layout| EncodeJob { source: 0, steps: None, layout: layout.clone() })
+                .collect();
             if !jobs.is_empty() {
                 let one = StoredCheckpoint { jobs: &jobs, start: Start::At(0), limit: u64::MAX };
                 codec.prepare(&vec![one; checkpoints])?;
@@ -153,10 +155,9 @@ impl GpuCodecs {
             let limit = request.room.address() + request.room.len();
             let mut start = Some(request.start(before));
             for values in request.values {
-                values.span.slice(0, values.layout.bytes())?;
+                let (source, steps) = values.items.place(&values.layout)?;
                 let codec = self.codec_of(&values.layout)?;
-                let job =
-                    EncodeJob { source: values.span.address(), layout: values.layout.clone() };
+                let job = EncodeJob { source, steps, layout: values.layout.clone() };
                 let most = self.all()[codec].most_regions();
                 let last = runs
                     .last_mut()
@@ -206,7 +207,7 @@ impl GpuCodecs {
         unsafe { self.all()[group[0].codec].encode(stream, &checkpoints) }
     }
 
-    /// Decodes the bytes of `from` to `to`, dense, after what is on `stream`. The host does not
+    /// Decodes the bytes of `from` to `to`, after what is on `stream`. The host does not
     /// wait (except for nvCOMP's Bitcomp); the status reports a damaged stream later.
     ///
     /// # Errors
@@ -216,7 +217,7 @@ impl GpuCodecs {
         stream: &Stream,
         from: &DeviceSpan,
         layout: &GpuLayout,
-        to: &DeviceSpan,
+        to: &Items,
     ) -> Result<DecodeStatus, DeviceError> {
         self.decode_all(stream, &[(from.clone(), layout.clone(), to.clone())])
     }
@@ -229,14 +230,14 @@ impl GpuCodecs {
     pub fn decode_all(
         &self,
         stream: &Stream,
-        all: &[(DeviceSpan, GpuLayout, DeviceSpan)],
+        all: &[(DeviceSpan, GpuLayout, Items)],
     ) -> Result<DecodeStatus, DeviceError> {
         let mut jobs = self.all().map(|codec| (codec, Vec::new()));
         for (from, layout, to) in all {
-            to.slice(0, layout.bytes())?;
-            let (layout, target) = (layout.clone(), to.address());
-            let of_codec = &mut jobs[self.codec_of(&layout)?].1;
-            of_codec.push(DecodeJob { stream: from.address(), stored: from.len(), layout, target });
+            let (target, steps) = to.place(layout)?;
+            let of_codec = &mut jobs[self.codec_of(layout)?].1;
+            let (stream, stored, layout) = (from.address(), from.len(), layout.clone());
+            of_codec.push(DecodeJob { stream, stored, layout, target, steps });
         }
         let some = jobs.iter().filter(|(_, jobs)| !jobs.is_empty());
         // SAFETY: spans keep their memory allocated while it is used. The caller's stream orders
@@ -311,7 +312,7 @@ impl PendingParts {
         codecs: &GpuCodecs,
         stream: &Stream,
         (result, job): (&CheckpointResult, &JobResult),
-        (layout, target): (&GpuLayout, &DeviceSpan),
+        (layout, target): (&GpuLayout, &Items),
     ) -> Result<DecodeStatus, DeviceError> {
         stream.wait_for(self.fence())?;
         let address = result.start + job.offset;

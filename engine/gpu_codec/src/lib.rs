@@ -17,6 +17,7 @@ mod nvcomp;
 pub mod pending;
 mod scratch;
 mod start;
+mod steps;
 pub mod twine;
 mod zfp;
 
@@ -29,6 +30,7 @@ pub use nvcomp::{NvCompCoder, NvCompLayout, NvCompLibrary};
 pub use pending::{
     CheckpointResult, DecodeStatus, EncodeError, EncodeErrorKind, JobResult, Pending, Slots, Start,
 };
+pub use steps::{Items, Steps};
 pub use zfp::{ZfpCoder, ZfpLayout};
 
 /// The texts of all kernels, including those of crate `cuda`: what is compiled and shipped.

@@ -39,14 +39,14 @@ impl Bench {
 
     fn values(&self, spec: Spec) -> Values {
         let layout = GpuLayout::of(&spec, &Dtype::Float32, &SHAPE).expect("a small array");
-        Values { span: self.source.span(), layout: layout.expect("a codec of the device") }
+        Values { items: self.source.span().into(), layout: layout.expect("a codec of the device") }
     }
 
     fn back(&self, bytes: &[u8], layout: &GpuLayout) -> Outcome<Vec<u8>> {
         let from = DeviceMemory::new(&self.context, bytes.len() as u64)?;
         let to = DeviceMemory::new(&self.context, LEN as u64)?;
         copy::host_to_device(&self.stream, &from.span(), bytes, LIMIT)?;
-        let status = self.codecs.decode(&self.stream, &from.span(), layout, &to.span())?;
+        let status = self.codecs.decode(&self.stream, &from.span(), layout, &to.span().into())?;
         status.wait(LIMIT)?;
         let mut values = vec![0; LEN];
         copy::device_to_host(&self.stream, &mut values, &to.span(), LIMIT)?;
@@ -112,7 +112,7 @@ fn what_cannot_be_encoded_is_refused_before_anything_is_enqueued() {
         bench.codecs.encode(&bench.stream, &[request]).unwrap_err().to_string()
     };
     assert!(encode(&[]).contains("without regions"));
-    let short = Values { span: room.slice(0, 8).unwrap(), ..bench.values(Spec::Lossless) };
+    let short = Values { items: room.slice(0, 8).unwrap().into(), ..bench.values(Spec::Lossless) };
     assert!(!encode(&[bench.values(Spec::Raw), short]).is_empty());
     assert_eq!(GpuLayout::of(&Spec::Zfp(Zfp::Precision(9)), &Dtype::Float32, &SHAPE), Ok(None));
 }

@@ -86,7 +86,7 @@ impl Bench {
         start: Start<'_>,
         limit: u64,
     ) -> Outcome<Pending> {
-        let jobs = [EncodeJob { source, layout: layout.clone().into() }];
+        let jobs = [EncodeJob { steps: None, source, layout: layout.clone().into() }];
         let asked = [StoredCheckpoint { jobs: &jobs, start, limit }];
         // SAFETY: sources and the room live until the end of the test, which waits.
         let all = unsafe { self.coder.encode(&self.stream, &asked) };
@@ -95,7 +95,7 @@ impl Bench {
 
     /// Encodes the array `count` times with one call, and waits for the results.
     fn encode_batch(&self, source: u64, layout: &NvCompLayout, count: usize) -> Outcome {
-        let jobs = [EncodeJob { source, layout: layout.clone().into() }];
+        let jobs = [EncodeJob { steps: None, source, layout: layout.clone().into() }];
         let limit = self.begin() + ROOM;
         let start = |index| Start::At(self.begin() + index as u64 * layout.most());
         let asked =
@@ -114,7 +114,7 @@ impl Bench {
         layout: &NvCompLayout,
         target: u64,
     ) -> Outcome<DecodeStatus> {
-        let job = DecodeJob { stream, stored, layout: layout.clone().into(), target };
+        let job = DecodeJob { stream, stored, steps: None, layout: layout.clone().into(), target };
         // SAFETY: as above.
         unsafe { self.coder.decode(&self.stream, &[job]) }
     }

@@ -92,9 +92,13 @@ fn regions_of_a_checkpoint_lie_after_each_other_and_decode_to_the_values() -> Ou
     let raw = bench.upload(&[7; 1001])?;
     let (first, second) = (bench.upload(&a.bytes)?, bench.upload(&b.bytes)?);
     let jobs = [
-        EncodeJob { source: first.span().address(), layout: a.spec.into() },
-        EncodeJob { source: raw.span().address(), layout: GpuLayout::Raw { bytes: 1001 } },
-        EncodeJob { source: second.span().address(), layout: b.spec.into() },
+        EncodeJob { steps: None, source: first.span().address(), layout: a.spec.into() },
+        EncodeJob {
+            steps: None,
+            source: raw.span().address(),
+            layout: GpuLayout::Raw { bytes: 1001 },
+        },
+        EncodeJob { steps: None, source: second.span().address(), layout: b.spec.into() },
     ];
     let mut expected = a.stream.clone();
     expected.resize(expected.len().next_multiple_of(64), 0);
@@ -122,6 +126,7 @@ fn regions_of_a_checkpoint_lie_after_each_other_and_decode_to_the_values() -> Ou
         stored: b.stream.len() as u64,
         layout: b.spec.into(),
         target: target.span().address(),
+        steps: None,
     };
     // SAFETY: all of it lives until the end of the test.
     unsafe { bench.twine.decode(&bench.stream, &[job]) }?.wait(LIMIT)?;
@@ -137,7 +142,7 @@ fn checkpoints_follow_each_other_before_anyone_knows_their_sizes() -> Outcome {
     let bench = Bench::new()?;
     let a = bounded(4000);
     let source = bench.upload(&a.bytes)?;
-    let jobs = [EncodeJob { source: source.span().address(), layout: a.spec.into() }];
+    let jobs = [EncodeJob { steps: None, source: source.span().address(), layout: a.spec.into() }];
     let limit = bench.end();
     fake.hold();
     let first = bench.encode(&jobs, Start::At(bench.begin()), limit)?;
@@ -169,7 +174,7 @@ fn a_checkpoint_that_does_not_fit_says_so_and_leaves_what_follows_alone() -> Out
     let bench = Bench::new()?;
     let a = bounded(4000);
     let source = bench.upload(&a.bytes)?;
-    let jobs = [EncodeJob { source: source.span().address(), layout: a.spec.into() }];
+    let jobs = [EncodeJob { steps: None, source: source.span().address(), layout: a.spec.into() }];
     let limit = bench.begin() + 300;
     let pending = bench.encode(&jobs, Start::At(bench.begin()), limit)?;
     let start = Start::After { pending: &pending, align: 64 };
@@ -195,6 +200,7 @@ fn a_damaged_stream_is_reported_later() -> Outcome {
         stored: stream.len() as u64,
         layout: a.spec.into(),
         target: target.span().address(),
+        steps: None,
     };
     // SAFETY: all of it lives until the end of the test.
     let status = unsafe { bench.twine.decode(&bench.stream, &[job]) }?;
@@ -212,6 +218,7 @@ fn a_launch_allocates_nothing_when_others_before_it_are_done() -> Outcome {
     let sources: Outcome<Vec<_>> = fields.iter().map(|field| bench.upload(&field.bytes)).collect();
     let sources = sources?;
     let jobs = fields.iter().zip(&sources).map(|(field, source)| EncodeJob {
+        steps: None,
         source: source.span().address(),
         layout: field.spec.into(),
     });
@@ -238,7 +245,7 @@ fn launches_that_pile_up_share_a_bounded_number_of_sets() -> Outcome {
     let bench = Bench::new()?;
     let a = bounded(300);
     let source = bench.upload(&a.bytes)?;
-    let jobs = [EncodeJob { source: source.span().address(), layout: a.spec.into() }];
+    let jobs = [EncodeJob { steps: None, source: source.span().address(), layout: a.spec.into() }];
     let streams = [Stream::new(&bench.context)?, Stream::new(&bench.context)?];
     fake.hold();
     let before = fake.count("blocks");
@@ -268,7 +275,7 @@ fn what_cannot_be_encoded_is_refused_before_anything_is_enqueued() -> Outcome {
     let bench = Bench::new()?;
     let a = bounded(100);
     let source = bench.upload(&a.bytes)?;
-    let job = |source| [EncodeJob { source, layout: a.spec.into() }];
+    let job = |source| [EncodeJob { steps: None, source, layout: a.spec.into() }];
     let (good, bad) = (job(source.span().address()), job(source.span().address() + 2));
     let (begin, end) = (bench.begin(), bench.end());
     let refused = |jobs: &[EncodeJob], start, limit| {
@@ -282,7 +289,7 @@ fn what_cannot_be_encoded_is_refused_before_anything_is_enqueued() -> Outcome {
     assert!(refused(&[], Start::At(begin), end));
     let ints = Layout::of(&Dtype::Int32, &[25]).expect("a small array");
     let spec = Array { layout: ints, bound: Some(Bound::Absolute(1.0)) };
-    let ints = [EncodeJob { source: source.span().address(), layout: spec.into() }];
+    let ints = [EncodeJob { steps: None, source: source.span().address(), layout: spec.into() }];
     assert!(refused(&ints, Start::At(begin), end));
     Ok(())
 }
@@ -307,7 +314,10 @@ impl TwoForms {
     fn jobs(&self) -> Vec<EncodeJob> {
         let sources = self.memories.iter().map(|memory| memory.span().address());
         let layouts = self.fields.iter().map(|field| GpuLayout::Twine(field.spec));
-        sources.zip(layouts).map(|(source, layout)| EncodeJob { source, layout }).collect()
+        sources
+            .zip(layouts)
+            .map(|(source, layout)| EncodeJob { steps: None, source, layout })
+            .collect()
     }
 }
 
@@ -349,7 +359,7 @@ fn what_was_prepared_is_not_compiled_by_the_launch() -> Outcome {
     let wide = Array { layout: wide, bound: None };
     let memory = bench.upload(&vec![0; 8 * 140_000])?;
     let source = memory.span().address();
-    let jobs = [&ints, &wide].map(|spec| EncodeJob { source, layout: (*spec).into() });
+    let jobs = [&ints, &wide].map(|spec| EncodeJob { steps: None, source, layout: (*spec).into() });
     let twine = &bench.twine;
     let (start, limit) = (Start::At(bench.begin()), bench.end());
     twine.prepare(&[StoredCheckpoint { jobs: &jobs, start, limit }])?;

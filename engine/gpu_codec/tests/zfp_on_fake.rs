@@ -95,7 +95,11 @@ impl Field {
     }
 
     fn job(&self) -> EncodeJob {
-        EncodeJob { source: self.memory.span().address(), layout: self.layout.clone().into() }
+        EncodeJob {
+            steps: None,
+            source: self.memory.span().address(),
+            layout: self.layout.clone().into(),
+        }
     }
 }
 
@@ -161,7 +165,7 @@ fn streams_come_back_as_the_codec_decodes_them() {
     let target = bench.upload(&vec![0; field.bytes.len()]).unwrap();
     let (stream, stored) = (result.start, result.bytes);
     let (layout, target_address) = (field.layout.clone().into(), target.span().address());
-    let job = DecodeJob { stream, stored, layout, target: target_address };
+    let job = DecodeJob { stream, stored, steps: None, layout, target: target_address };
     // SAFETY: as above.
     let status = unsafe { bench.coder.decode(&bench.stream, std::slice::from_ref(&job)) }.unwrap();
     status.wait(LIMIT).unwrap();

@@ -77,6 +77,22 @@ impl DeviceArray {
         unsafe { DeviceSpan::foreign(context, self.address, self.bytes) }
     }
 
+    /// Its layout, unless it is dense.
+    #[must_use]
+    pub fn layout(&self) -> Option<&StridedLayout> {
+        self.layout.as_ref()
+    }
+
+    /// The memory from its first byte to its last, which other arrays may share; `None` for an
+    /// array without items, or of a layout that no memory has.
+    #[must_use]
+    pub fn extent(&self, context: &Context) -> Option<DeviceSpan> {
+        let Some(layout) = &self.layout else { return Some(self.span(context)) };
+        let (low, end) = layout.extent(self.address).ok().filter(|(low, end)| low < end)?;
+        // SAFETY: whoever made the array has promised that its memory stays.
+        Some(unsafe { DeviceSpan::foreign(context, low, end - low) })
+    }
+
     /// Copies its items to `to`, one after the other, after what is on `stream`. Only enqueued.
     ///
     /// # Errors

@@ -122,7 +122,7 @@ fn report(stream: &Stream, jobs: &[Coded<'_>]) {
     let ordinal = stream.context().ordinal();
     for job in jobs {
         stream.saw_read("decoding", AccessedBytes::device(ordinal, job.stream, job.stored));
-        let bytes = job.layout.bytes();
+        let bytes = job.steps.reach(job.layout).unwrap_or_else(|| job.layout.bytes());
         stream.saw_write("decoding", AccessedBytes::device(ordinal, job.target, bytes));
     }
 }
@@ -132,6 +132,7 @@ mod tests {
     use unspool_codec::Dtype;
 
     use super::*;
+    use crate::steps::Steps;
 
     #[test]
     fn large_arrays_are_decoded_with_others_of_their_form_and_small_ones_together() {
@@ -146,7 +147,13 @@ mod tests {
         let jobs: Vec<Coded<'_>> = layouts
             .iter()
             .enumerate()
-            .map(|(index, layout)| Coded { stream: index as u64, stored: 0, layout, target: 0 })
+            .map(|(index, layout)| Coded {
+                stream: index as u64,
+                stored: 0,
+                layout,
+                target: 0,
+                steps: Steps::default(),
+            })
             .collect();
         let groups = |jobs, apart| -> Vec<Vec<u64>> {
             let groups = by_form(jobs, apart).into_iter();

@@ -10,7 +10,7 @@ use unspool_codec::twine::{self, Layout};
 use unspool_codec::{Bound, Dtype};
 
 use super::decode::words_of;
-use super::fields::{Dice, Region, array, damage, label, region};
+use super::fields::{Dice, Region, array, damage, label, region, spread, steps};
 use super::job::Coded;
 use super::modules::{COMMON, DECODE_WARPS, Kernel, Special, Task, Tiles, Variant};
 use super::parts::Ways;
@@ -19,6 +19,7 @@ use super::words::{BINS, DecodeLaunch, EncodeLaunch, INLINE, pass};
 use super::{Places, words_at};
 use crate::codec::{EncodeJob, GpuLayout, StoredCheckpoint};
 use crate::pending::Start;
+use crate::steps::Steps;
 
 /// Warps of a tile of the encoder, words of its chunks that a warp keeps, concurrent blocks, and
 /// threads that run them.
@@ -28,26 +29,33 @@ const MOST_BLOCKS: u32 = 3;
 const WORKERS: u32 = 2;
 
 /// The bytes of a region at an address that an array of its kind may have: any multiple of its
-/// values' size.
+/// values' size; dense or not.
 pub(super) struct Source {
     bytes: Vec<u8>,
     first: usize,
+    steps: Option<Steps>,
 }
 
 impl Source {
     pub(super) fn new(region: &Region, dice: &mut Dice) -> Source {
         let unit = region.spec.map_or(1, |spec| spec.layout.value_bytes());
-        let mut bytes = vec![0; region.bytes + 64];
+        let steps = region.spec.and_then(|spec| steps(dice, &spec.layout));
+        let memory = match region.spec {
+            Some(spec) => spread(region.bytes(), &spec.layout, steps, GUARD),
+            None => region.bytes().to_vec(),
+        };
+        let mut bytes = vec![0; memory.len() + 64];
         let aligned = bytes.as_ptr().addr().next_multiple_of(16) - bytes.as_ptr().addr();
         let first = aligned + dice.pick(&[0, 0, 1, 2, 3]) * unit;
-        bytes[first..first + region.bytes].copy_from_slice(region.bytes());
-        Source { bytes, first }
+        bytes[first..first + memory.len()].copy_from_slice(&memory);
+        Source { bytes, first, steps }
     }
 
     pub(super) fn job(&self, region: &Region) -> EncodeJob {
         let bytes = region.bytes as u64;
         let layout = region.spec.map_or(GpuLayout::Raw { bytes }, GpuLayout::Twine);
-        EncodeJob { source: (self.bytes.as_ptr().addr() + self.first) as u64, layout }
+        let source = (self.bytes.as_ptr().addr() + self.first) as u64;
+        EncodeJob { source, steps: self.steps, layout }
     }
 }
 
@@ -454,11 +462,19 @@ fn decode(kernels: &Kernels, jobs: &[Coded<'_>]) -> u64 {
 }
 
 /// Decodes the stream in a buffer of its own, into another for the array.
-fn decoded(kernels: &Kernels, layout: &Layout, stream: &[u8], stored: usize) -> (u64, Room) {
-    let (mut from, to) = (Room::new(stream.len()), Room::new(layout.bytes() as usize));
+fn decoded(
+    kernels: &Kernels,
+    (layout, steps): (&Layout, Option<Steps>),
+    stream: &[u8],
+    stored: usize,
+) -> (u64, Room) {
+    let steps = steps.unwrap_or_else(|| Steps::dense(layout));
+    let to = Room::new(steps.reach(layout).unwrap() as usize);
+    let mut from = Room::new(stream.len());
     let first = from.first;
     from.bytes[first..first + stream.len()].copy_from_slice(stream);
-    let job = Coded { stream: from.address(), stored: stored as u64, layout, target: to.address() };
+    let (stored, target) = (stored as u64, to.address());
+    let job = Coded { stream: from.address(), stored, layout, target, steps };
     let status = decode(kernels, &[job]);
     assert!(from.guards_are_whole() && to.guards_are_whole());
     (status, to)
@@ -471,17 +487,21 @@ fn check_decoding(kernels: &Kernels, seed: u64, make: Make) {
     let (mut stream, _) = region.expected();
     let mut values = vec![0; region.bytes];
     twine::decode(&spec.layout, &stream, &mut values).unwrap();
-    let what = format!("seed {seed}: {}", label(&region));
-    let (status, room) = decoded(kernels, &spec.layout, &stream, stream.len());
+    let steps = steps(dice, &spec.layout);
+    let what = format!("seed {seed}: {} {steps:?}", label(&region));
+    let array = (&spec.layout, steps);
+    let (status, room) = decoded(kernels, array, &stream, stream.len());
     assert_eq!(status, 0, "{what}");
-    assert_eq!(room.content().iter().zip(&values).position(|(a, b)| a != b), None, "{what}");
+    let memory = spread(&values, &spec.layout, steps, GUARD);
+    assert_eq!(room.content().iter().zip(&memory).position(|(a, b)| a != b), None, "{what}");
     for round in 0..4 {
         damage(dice, &mut stream);
         let cut = if round == 3 { dice.below(stream.len() as u64) as usize } else { stream.len() };
         let by_codec = twine::decode(&spec.layout, &stream[..cut], &mut values);
-        let (status, room) = decoded(kernels, &spec.layout, &stream[..cut], cut);
+        let (status, room) = decoded(kernels, array, &stream[..cut], cut);
         assert_eq!(status == 0, by_codec.is_ok(), "{what} round {round}: {by_codec:?}");
-        assert!(status != 0 || room.content() == values, "{what} round {round}");
+        let memory = spread(&values, &spec.layout, steps, GUARD);
+        assert!(status != 0 || room.content() == memory, "{what} round {round}");
     }
 }
 

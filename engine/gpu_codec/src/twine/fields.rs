@@ -4,6 +4,8 @@
 use unspool_codec::twine::{self, Array, Layout};
 use unspool_codec::{Achieved, Bound, Dtype};
 
+use crate::steps::Steps;
+
 /// A random number generator (SplitMix64).
 pub struct Dice(pub u64);
 
@@ -177,6 +179,51 @@ pub fn array(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>, method: Option<Boun
     bytes.resize(len.next_multiple_of(8), 0);
     let source = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
     Region { dtype, shape, spec: Some(spec), source, bytes: len }
+}
+
+/// Extents and places of an array's steps, the outermost first.
+fn dims<T>(layout: &Layout, [x, y, z, rest]: [T; 4]) -> [(u64, T); 4] {
+    let [nx, ny, nz] = [layout.nx, layout.ny, layout.nz].map(|n| u64::from(n).max(1));
+    [(layout.n / (nx * ny * nz), rest), (nz, z), (ny, y), (nx, x)]
+}
+
+/// Where the values of an array may be: one after the other, or a part of a larger array, whose
+/// dimensions have any order.
+pub fn steps(dice: &mut Dice, layout: &Layout) -> Option<Steps> {
+    if layout.profile == 1 || dice.below(2) == 0 {
+        return None;
+    }
+    let mut own = [0; 4];
+    let mut left: Vec<usize> = vec![0, 1, 2, 3];
+    let mut step = dice.pick(&[1, 1, 1, 2, 5]);
+    let sizes = dims(layout, [3usize, 2, 1, 0]).map(|(size, _)| size);
+    // Rows that stay together are the most usual.
+    let mut at = if dice.below(2) == 0 { 3 } else { dice.below(4) as usize };
+    while !left.is_empty() {
+        let which = left.remove(at.min(left.len() - 1));
+        own[which] = step;
+        step *= sizes[which];
+        step += dice.pick(&[0, 0, 1, 4, 7]);
+        at = if dice.below(3) == 0 { dice.below(4) as usize } else { 3 };
+    }
+    let [rest, z, y, x] = own;
+    Some(Steps { x, y, z, rest })
+}
+
+/// The memory of an array with these values, from the first to the last; `gap` is between them.
+pub fn spread(values: &[u8], layout: &Layout, steps: Option<Steps>, gap: u8) -> Vec<u8> {
+    let Some(Steps { x, y, z, rest }) = steps else { return values.to_vec() };
+    let unit = layout.value_bytes();
+    let mut places = vec![0];
+    for (size, step) in dims(layout, [x, y, z, rest]) {
+        places = places.iter().flat_map(|at| (0..size).map(move |i| at + i * step)).collect();
+    }
+    let end = places.iter().max().map_or(0, |last| last + 1);
+    let mut memory = vec![gap; end as usize * unit];
+    for (at, value) in places.into_iter().zip(values.chunks_exact(unit)) {
+        memory[at as usize * unit..][..unit].copy_from_slice(value);
+    }
+    memory
 }
 
 /// Flips some bits of a stream, more often in the headers.

@@ -5,6 +5,7 @@ use unspool_cuda::DeviceError;
 
 use super::plan::invalid;
 use crate::codec::{DecodeJob, GpuLayout};
+use crate::steps::Steps;
 
 /// A Twine stream to decode.
 #[derive(Clone, Copy, Debug)]
@@ -15,9 +16,9 @@ pub(super) struct Coded<'a> {
     pub(super) stored: u64,
     /// The layout of the encoded array.
     pub(super) layout: &'a Layout,
-    /// The address of the first byte of the dense array that is written, aligned to the size of a
-    /// value.
+    /// The address of the first byte of the array that is written, aligned to the size of a value.
     pub(super) target: u64,
+    pub(super) steps: Steps,
 }
 
 impl<'a> Coded<'a> {
@@ -26,6 +27,8 @@ impl<'a> Coded<'a> {
             return Err(invalid("a stream of another codec"));
         };
         let DecodeJob { stream, stored, target, .. } = *job;
-        Ok(Coded { stream, stored, layout: &array.layout, target })
+        let layout = &array.layout;
+        let steps = job.steps.unwrap_or_else(|| Steps::dense(layout));
+        Ok(Coded { stream, stored, layout, target, steps })
     }
 }

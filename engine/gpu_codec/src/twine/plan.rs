@@ -8,6 +8,7 @@ use super::parts::{LaunchPart, Ways};
 use super::words::{BINS, Cut, Entry, Job, Piece, how, rule};
 use crate::codec::{EncodeJob, GpuLayout, StoredCheckpoint};
 use crate::pending::{Slot, Start};
+use crate::steps::Steps;
 use unspool_cuda::Stream;
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
@@ -188,7 +189,8 @@ fn job_words(job: &EncodeJob) -> Result<Job, DeviceError> {
         GpuLayout::Raw { bytes } => Job { n: *bytes, ..Job::default() },
         GpuLayout::Twine(array) => {
             aligned(job.source, array.layout.value_bytes() as u64, "an array to encode")?;
-            array_words(array)?
+            let steps = job.steps.unwrap_or_else(|| Steps::dense(&array.layout));
+            Job { steps, ..array_words(array)? }
         }
         _ => return Err(invalid("an array for another codec")),
     };
@@ -259,6 +261,7 @@ pub(super) fn piece(job: &Coded<'_>, tile0: u32, warps: u32) -> Result<Piece, De
         tiles: job.layout.n_chunks.div_ceil(warps).max(1),
         dtype: u32::from(job.layout.dtype),
         zero: 0,
+        steps: job.steps,
     })
 }
 
@@ -314,7 +317,7 @@ mod tests {
         let before = slots.begin(1).unwrap();
         let (record, slot) = (before.record(), (before.address(), before.sequence()));
         let before = before.launched(fences.record(&stream).unwrap(), 1 << 20);
-        let jobs = [EncodeJob { source: 0, layout: GpuLayout::Raw { bytes: 64 } }];
+        let jobs = [EncodeJob { source: 0, steps: None, layout: GpuLayout::Raw { bytes: 64 } }];
         let starts = [Start::After { pending: &before, align: 64 }, Start::Next { align: 64 }];
         let asked = starts.map(|start| StoredCheckpoint { jobs: &jobs, start, limit: 1 << 20 });
         let ways = Ways { warps: None, room: 16, apart: u64::MAX };

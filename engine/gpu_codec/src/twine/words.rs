@@ -1,6 +1,8 @@
 //! The arguments of the kernels, laid out as in `kernels/twine.cuh`; crate `fakecuda` reads them
 //! too.
 
+use crate::steps::Steps;
+
 /// Jobs and checkpoints that fit into a launch's parameters; more of them go through device memory.
 pub(super) const INLINE: usize = 16;
 /// Maximum number of streams of one decoding launch.
@@ -93,6 +95,7 @@ pub(super) struct Job {
     pub(super) guess: u64,
     /// Where the bound depends on the squares of the values: the address of their sums.
     pub(super) bins: u64,
+    pub(super) steps: Steps,
 }
 
 /// A checkpoint.
@@ -166,6 +169,7 @@ pub(super) struct Piece {
     /// The dtype's code.
     pub(super) dtype: u32,
     pub(super) zero: u32,
+    pub(super) steps: Steps,
 }
 
 /// A launch that decodes.
@@ -183,7 +187,7 @@ pub(super) struct DecodeLaunch {
 
 // A kernel's parameters are limited to 4 KiB.
 const _: () = {
-    assert!(size_of::<Job>() == 128 && size_of::<Entry>() == 64 && size_of::<Piece>() == 80);
-    assert!(size_of::<EncodeLaunch>() == 72 + 40 + INLINE * (128 + 64));
+    assert!(size_of::<Job>() == 160 && size_of::<Entry>() == 64 && size_of::<Piece>() == 112);
+    assert!(size_of::<EncodeLaunch>() == 72 + 40 + INLINE * (160 + 64));
     assert!(size_of::<EncodeLaunch>() <= 4096 && size_of::<DecodeLaunch>() <= 4096);
 };

@@ -17,7 +17,7 @@ use super::session::Session;
 use super::sources::{Source, Sources, is_for_gpu};
 use super::timing::Watched;
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, Gpu, part, staged};
+use crate::gpu::{self, Fence, Gpu, ScratchLease, part, staged};
 
 /// See the module.
 #[derive(Debug)]
@@ -172,6 +172,18 @@ impl Encoded {
                 self.encoder = Encoder::Gathering(gpu.clone(), sources);
             }
         }
+    }
+
+    /// Memory with dense copies of values, which are among those gathered.
+    pub(super) fn keep_copies(&mut self, memory: ScratchLease, ready: Fence) {
+        if let Encoder::Gathering(_, sources) = &mut self.encoder {
+            sources.keep_copies(memory, ready);
+        }
+    }
+
+    /// Whether what is encoded is decoded and compared.
+    pub(super) fn checks(&self) -> bool {
+        self.session.checks()
     }
 
     /// Leaves the rest to the host: gives what was gathered on a GPU.

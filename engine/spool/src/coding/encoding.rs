@@ -12,7 +12,7 @@ use std::time::Duration;
 use unspool_core::{CheckpointId, RequestId};
 use unspool_cuda::{DeviceError, DeviceSpan, Stream};
 use unspool_gpu_codec::{
-    After, CheckpointResult, DecodeStatus, EncodeError, GpuCodecs, GpuLayout, JobResult,
+    After, CheckpointResult, DecodeStatus, EncodeError, GpuCodecs, GpuLayout, Items, JobResult,
     PendingParts, Request,
 };
 use unspool_tiers::{TierError, WriteGuard};
@@ -111,7 +111,7 @@ impl Encoding {
         codecs: &GpuCodecs,
         stream: &Stream,
         (placed, job): (&Placed, &JobResult),
-        (layout, target): (&GpuLayout, &DeviceSpan),
+        (layout, target): (&GpuLayout, &Items),
     ) -> Result<DecodeStatus, DeviceError> {
         self.parts.decode(codecs, stream, (&placed.result, job), (layout, target))
     }

@@ -47,6 +47,11 @@ impl Session {
         Session { plan, worst, check, buffers, made, end: 0, waiting, failed: None, time }
     }
 
+    /// Whether what is encoded is decoded and compared.
+    pub(crate) fn checks(&self) -> bool {
+        self.check
+    }
+
     /// Memory for the values of region `index`, to be filled by the caller.
     ///
     /// # Errors

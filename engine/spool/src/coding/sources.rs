@@ -6,13 +6,13 @@ use std::time::Duration;
 use unspool_codec::Spec;
 use unspool_core::RequestId;
 use unspool_cuda::{DeviceError, DeviceSpan, Fence, Stream, copy as raw};
-use unspool_gpu_codec::{GpuLayout, Pending, Values};
+use unspool_gpu_codec::{GpuLayout, Items, Pending, Values};
 use unspool_tiers::DeviceArray;
 
 use super::encoded::Encoded;
 use super::plan::EncodingPlan;
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{Gpu, ScratchLease};
+use crate::gpu::{self, Direction, Gpu, ScratchLease, UNIT};
 
 /// One array on its way into a checkpoint: its region, where it is, and the stream it is ready on.
 pub(crate) type Given<'a> = (usize, &'a DeviceArray, &'a Stream);
@@ -21,19 +21,21 @@ pub(crate) type Given<'a> = (usize, &'a DeviceArray, &'a Stream);
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     pub(crate) given: Vec<Option<Source>>,
+    /// Memory with dense copies of several, and the fence after which it is filled.
+    copies: Vec<(ScratchLease, Fence)>,
 }
 
-/// The values of one region: dense.
+/// The values of one region.
 #[derive(Debug)]
 pub(crate) struct Source {
-    pub(crate) span: DeviceSpan,
+    pub(crate) items: Items,
     /// The memory, where it is the spool's own, and the fence after which it is filled.
     pub(crate) aside: Option<(ScratchLease, Fence)>,
 }
 
 impl Source {
     pub(crate) fn copied(lease: ScratchLease, ready: Fence) -> Source {
-        Source { span: lease.span(), aside: Some((lease, ready)) }
+        Source { items: lease.span().into(), aside: Some((lease, ready)) }
     }
 }
 
@@ -45,13 +47,18 @@ impl Sources {
         self.given[index] = Some(source);
     }
 
+    pub(super) fn keep_copies(&mut self, memory: ScratchLease, ready: Fence) {
+        self.copies.push((memory, ready));
+    }
+
     pub(crate) fn has(&self, index: usize) -> bool {
         self.given.get(index).is_some_and(Option::is_some)
     }
 
     /// Memory of the spool's own can be used again after `fence`.
     pub(crate) fn done(self, gpu: &Gpu, fence: &Fence) {
-        for (memory, _) in self.given.into_iter().flatten().filter_map(|source| source.aside) {
+        let aside = self.given.into_iter().flatten().filter_map(|source| source.aside);
+        for (memory, _) in aside.chain(self.copies) {
             memory.done(gpu, fence.clone());
         }
     }
@@ -104,26 +111,52 @@ pub(crate) struct Predecessor {
 }
 
 impl Encoded {
-    /// Takes the values of region `index`, in place where an encoder can read them there. What was
-    /// given before stays.
+    /// Takes the values of regions after what is on `on`: in place where an encoder can read them
+    /// there, the others by dense copies. What was given before stays.
     ///
     /// # Errors
     /// When CUDA refuses to copy them aside.
     pub(crate) fn give(
         &mut self,
         gpu: &Gpu,
-        index: usize,
-        (array, stream): (&DeviceArray, &Stream),
+        on: &Stream,
+        arrays: &[Given<'_>],
     ) -> Result<(), DeviceError> {
-        if self.has(index) {
-            return Ok(());
+        let mut others = Vec::new();
+        for &(index, array, _) in arrays {
+            if self.has(index) {
+                continue;
+            }
+            // Values that are compared with what is decoded are read back one after the other.
+            let may_stay = array.is_dense() || !self.checks();
+            let items = gpu::in_place(gpu.context(), &self.layout_of(index), array);
+            match items.filter(|_| may_stay) {
+                Some(items) => self.gather(gpu, index, Source { items, aside: None }),
+                None => others.push((index, array)),
+            }
         }
-        let source = if stands_alone(self, index, array) {
-            Source { span: array.span(gpu.context()), aside: None }
-        } else {
-            gather(gpu, array, stream)?
-        };
-        self.gather(gpu, index, source);
+        if others.is_empty() { Ok(()) } else { self.copy_aside(gpu, on, &others) }
+    }
+
+    fn copy_aside(
+        &mut self,
+        gpu: &Gpu,
+        on: &Stream,
+        arrays: &[(usize, &DeviceArray)],
+    ) -> Result<(), DeviceError> {
+        let room = |array: &DeviceArray| array.bytes().next_multiple_of(UNIT);
+        let lease = gpu.scratch(arrays.iter().map(|(_, array)| room(array)).sum(), on)?;
+        let (mut places, mut at) = (Vec::with_capacity(arrays.len()), 0);
+        for &(_, array) in arrays {
+            places.push((lease.span().slice(at, array.bytes())?, array));
+            at += room(array);
+        }
+        gpu::copy_all(gpu, on, &places, Direction::Gather)?;
+        let ready = gpu.device().fence(on)?;
+        for (&(index, _), (span, _)) in arrays.iter().zip(places) {
+            self.gather(gpu, index, Source { items: span.into(), aside: None });
+        }
+        self.keep_copies(lease, ready);
         Ok(())
     }
 
@@ -138,19 +171,26 @@ impl Encoded {
         nothing: &DeviceSpan,
         to: &mut Vec<Values>,
     ) -> Result<(), DeviceError> {
-        let given = self.gathered().map_or(&[][..], |(_, sources)| &sources.given);
-        for (index, region) in self.plan().regions.iter().enumerate() {
-            let layout = region.layout.clone().unwrap_or(GpuLayout::Raw { bytes: region.bytes });
+        let gathered = self.gathered().map(|(_, sources)| sources);
+        let given = gathered.map_or(&[][..], |sources| &sources.given);
+        let copies = gathered.map_or(&[][..], |sources| &sources.copies);
+        copies.iter().try_for_each(|(_, ready)| stream.wait_for(ready))?;
+        for index in 0..self.regions() {
             let source = given.get(index).and_then(Option::as_ref);
             if let Some((_, fence)) = source.and_then(|source| source.aside.as_ref()) {
                 stream.wait_for(fence)?;
             }
             // A region without bytes was not given.
-            let empty = || nothing.slice(0, 0);
-            let span = source.map_or_else(empty, |source| Ok(source.span.clone()))?;
-            to.push(Values { span, layout });
+            let empty = || nothing.slice(0, 0).map(Items::from);
+            let items = source.map_or_else(empty, |source| Ok(source.items.clone()))?;
+            to.push(Values { items, layout: self.layout_of(index) });
         }
         Ok(())
+    }
+
+    fn layout_of(&self, index: usize) -> GpuLayout {
+        let region = &self.plan().regions[index];
+        region.layout.clone().unwrap_or(GpuLayout::Raw { bytes: region.bytes })
     }
 
     /// Brings the values that were set aside to the host, each within `limit`: it encodes them from
@@ -162,20 +202,13 @@ impl Encoded {
         let Some((_, sources)) = self.forget_gathered() else { return Ok(()) };
         let stream = gpu.stream();
         for (index, source) in sources.given.into_iter().enumerate() {
-            let Some(Source { span, aside: Some((memory, fence)) }) = source else { continue };
+            let Some(Source { aside: Some((memory, fence)), .. }) = source else { continue };
             stream.wait_for(&fence)?;
-            raw::device_to_host(stream, self.memory(index)?, &span, limit)?;
+            raw::device_to_host(stream, self.memory(index)?, &memory.span(), limit)?;
             memory.done(gpu, gpu.fence(stream)?);
         }
         Ok(())
     }
-}
-
-/// Whether an encoder can read the array where it is.
-fn stands_alone(encoded: &Encoded, index: usize, array: &DeviceArray) -> bool {
-    let region = &encoded.plan().regions[index];
-    let alignment = region.layout.as_ref().map_or(1, GpuLayout::alignment);
-    array.is_dense() && array.address().is_multiple_of(alignment)
 }
 
 /// Copies the array aside, after what is on `stream`.

@@ -16,7 +16,7 @@ pub(crate) fn through(
     let (on, limit) = (gpu.stream(), gpu.device().limit());
     let (from, values) = (gpu.scratch(stream.len() as u64, on)?, gpu.scratch(layout.bytes(), on)?);
     raw::host_to_device(on, &from.span(), stream, limit)?;
-    let status = coders.decode(on, &from.span(), layout, &values.span())?;
+    let status = coders.decode(on, &from.span(), layout, &values.span().into())?;
     status.wait(limit)?;
     raw::device_to_host(on, to, &values.span(), limit)?;
     let fence = gpu.device().fence(on)?;

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use unspool_codec::{Dtype, EncodedStream, Spec};
 use unspool_cuda::{DeviceSpan, Fence, PinnedMemory, Stream, copy as raw};
-use unspool_gpu_codec::{After, DecodeStatus, GpuLayout, Request, Values};
+use unspool_gpu_codec::{After, DecodeStatus, GpuLayout, Items, Request, Values};
 use unspool_tiers::Gpu as Device;
 
 use super::copies::{check_size, check_stream};
-use super::{DeviceArray, Gpu, ScratchLease};
+use super::{DeviceArray, Gpu, ScratchLease, items};
 use crate::error::{Error, ErrorKind};
 
 /// An array on a GPU, the stream on which it is in order, and what its bytes are encoded with.
@@ -76,7 +76,7 @@ impl Gpu {
         limit: Duration,
     ) -> Result<EncodedStream, Error> {
         let (began, layout) = (Instant::now(), layout_of(lone)?);
-        let (source, aside) = self.aside(lone, &layout)?;
+        let (source, aside) = self.place(lone, &layout, false)?;
         if let Some(aside) = &aside {
             lone.array.gather(&self.strided, lone.stream, &aside.span())?;
         }
@@ -92,15 +92,16 @@ impl Gpu {
     fn encode_there(
         &self,
         stream: &Stream,
-        source: DeviceSpan,
+        source: Items,
         layout: GpuLayout,
         limit: Duration,
     ) -> Result<(EncodedStream, DeviceSpan, Option<ScratchLease>), Error> {
         if let GpuLayout::Raw { bytes } = layout {
-            return Ok((EncodedStream { bytes, achieved: Default::default() }, source, None));
+            let made = EncodedStream { bytes, achieved: Default::default() };
+            return Ok((made, source.span().clone(), None));
         }
         let scratch = self.scratch(layout.max_bytes(), stream)?;
-        let values = [Values { span: source, layout }];
+        let values = [Values { items: source, layout }];
         let request = Request { values: &values, room: scratch.span(), after: After::Nothing };
         let pending = self.coders.encode(stream, &[request])?;
         let found = pending.iter().map(|one| one.wait(limit)).next();
@@ -128,11 +129,11 @@ impl Gpu {
         stored: u64,
     ) -> Result<LoneDecoding, Error> {
         let layout = layout_of(lone)?;
-        let (target, aside) = self.aside(lone, &layout)?;
+        let (target, aside) = self.place(lone, &layout, true)?;
         let (mut coded, mut status) = (None, None);
         if let GpuLayout::Raw { bytes } = layout {
             check_size(stored, bytes)?;
-            raw::pinned_to_device(lone.stream, &target, room, offset)?;
+            raw::pinned_to_device(lone.stream, target.span(), room, offset)?;
         } else {
             let lease = self.scratch(stored, lone.stream)?;
             raw::pinned_to_device(lone.stream, &lease.span(), room, offset)?;
@@ -140,28 +141,30 @@ impl Gpu {
             coded = Some(lease);
         }
         if aside.is_some() {
-            lone.array.scatter(&self.strided, lone.stream, &target)?;
+            lone.array.scatter(&self.strided, lone.stream, target.span())?;
         }
         let fence = self.fence(lone.stream)?;
         [aside, coded].into_iter().flatten().for_each(|lease| lease.done(self, fence.clone()));
         Ok(LoneDecoding { fence, status })
     }
 
-    /// Where the items of the array are one after the other: its own memory, or some that is lent
-    /// where it is not dense or not aligned.
-    fn aside(
+    /// Where a codec finds or writes the items of the array: its own memory, or some that is lent
+    /// for a dense copy.
+    fn place(
         &self,
         lone: &LoneArray<'_>,
         layout: &GpuLayout,
-    ) -> Result<(DeviceSpan, Option<ScratchLease>), Error> {
+        is_target: bool,
+    ) -> Result<(Items, Option<ScratchLease>), Error> {
         self.require(lone.array.ordinal())?;
         check_stream(lone.stream)?;
         check_size(lone.array.bytes(), layout.bytes())?;
-        if lone.array.is_dense() && lone.array.address().is_multiple_of(layout.alignment()) {
-            return Ok((lone.array.span(self.context()), None));
+        let find = if is_target { items::to_write } else { items::in_place };
+        if let Some(items) = find(self.context(), layout, lone.array) {
+            return Ok((items, None));
         }
         let lease = self.scratch(lone.array.bytes(), lone.stream)?;
-        Ok((lease.span(), Some(lease)))
+        Ok((lease.span().into(), Some(lease)))
     }
 }
 

@@ -3,6 +3,7 @@
 mod begun;
 mod copies;
 mod idle;
+mod items;
 mod lone;
 mod on;
 mod scratch;
@@ -25,6 +26,7 @@ pub(crate) use copies::{
     clear, copy_all, download, get, load_host, part, put, send, staged, store, store_host, upload,
 };
 pub(crate) use idle::Idle;
+pub(crate) use items::{in_place, to_write};
 pub use lone::{LoneArray, LoneDecoding};
 pub use on::On;
 pub use scratch::BlockMemory;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use unspool_codec::{CodecId, Region};
 use unspool_cuda::{DeviceError, DeviceSpan};
-use unspool_gpu_codec::{DecodeStatus, GpuCodecs, GpuLayout};
+use unspool_gpu_codec::{DecodeStatus, GpuCodecs, GpuLayout, Items};
 
 use super::RestoreTicket;
 use super::decoded::not_decoded;
@@ -22,13 +22,8 @@ struct There<'a> {
     region: &'a Region,
     layout: GpuLayout,
     to: &'a DeviceArray,
-}
-
-impl There<'_> {
-    /// Whether the decoder can write the array itself.
-    fn is_in_place(&self) -> bool {
-        self.to.is_dense() && self.to.address().is_multiple_of(self.layout.alignment())
-    }
+    /// Its items, if the decoder can write them itself.
+    items: Option<Items>,
 }
 
 impl RestoreTicket {
@@ -56,7 +51,9 @@ impl RestoreTicket {
         for &(index, to, _) in arrays {
             match self.on_gpu(index).filter(|_| gpu.coders().is_some()) {
                 Some(layout) => {
-                    there.push((index, There { region: &frame.head().regions[index], layout, to }));
+                    let items = gpu::to_write(gpu.context(), &layout, to);
+                    let region = &frame.head().regions[index];
+                    there.push((index, There { region, layout, to, items }));
                 }
                 None => here.push((index, to)),
             }
@@ -92,7 +89,7 @@ impl RestoreTicket {
         let mut bytes = 0;
         let fits = |one: &&There<'_>| {
             bytes += if is_on_device { 0 } else { one.region.stored };
-            bytes += if one.is_in_place() { 0 } else { one.region.bytes };
+            bytes += if one.items.is_some() { 0 } else { one.region.bytes };
             bytes <= ASIDE
         };
         all.iter().take_while(fits).count().max(1)
@@ -134,8 +131,8 @@ impl RestoreTicket {
         let jobs: Vec<_> = jobs.collect();
         let decode = || coders.decode_all(on, &jobs);
         let status = self.served.shared.timed(self.watched(all), (gpu, on), decode)?;
-        let aside = targets.into_iter().zip(all).filter(|(_, one)| !one.is_in_place());
-        let aside: Vec<_> = aside.map(|(from, one)| (from, one.to)).collect();
+        let aside = targets.iter().zip(all).filter(|(_, one)| one.items.is_none());
+        let aside: Vec<_> = aside.map(|(from, one)| (from.span().clone(), one.to)).collect();
         gpu::copy_all(gpu, on, &aside, Direction::Scatter)?;
         Ok((status, [sent, values]))
     }
@@ -201,18 +198,18 @@ impl RestoreTicket {
 fn targets(
     (gpu, on): (&Gpu, &Stream),
     all: &[There<'_>],
-) -> Result<(Vec<DeviceSpan>, Option<ScratchLease>), DeviceError> {
-    let aside = all.iter().filter(|one| !one.is_in_place());
+) -> Result<(Vec<Items>, Option<ScratchLease>), DeviceError> {
+    let aside = all.iter().filter(|one| one.items.is_none());
     let bytes = aside.map(|one| one.region.bytes.next_multiple_of(UNIT)).sum();
     let lease = if bytes == 0 { None } else { Some(gpu.scratch(bytes, on)?) };
     let mut at = 0;
-    let target = |one: &There<'_>| match &lease {
-        Some(lease) if !one.is_in_place() => {
+    let target = |one: &There<'_>| match (&one.items, &lease) {
+        (None, Some(lease)) => {
             let here = lease.span().slice(at, one.region.bytes);
             at += one.region.bytes.next_multiple_of(UNIT);
-            here
+            here.map(Items::from)
         }
-        _ => Ok(one.to.span(gpu.context())),
+        (items, _) => Ok(items.clone().unwrap_or_else(|| one.to.span(gpu.context()).into())),
     };
     let targets = all.iter().map(target).collect::<Result<_, _>>()?;
     Ok((targets, lease))

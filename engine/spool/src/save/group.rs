@@ -107,13 +107,12 @@ pub(super) fn streams<'c>(group: &[Entered<'c>]) -> Joined<'c> {
 /// When it cannot be enqueued: nothing is on its way, and the group is as it was.
 pub(super) fn encode(gpu: &Gpu, group: &mut [Entered<'_>]) -> Result<(), DeviceError> {
     let streams = streams(group);
-    for one in group.iter_mut() {
-        // Copies aside what the encoder cannot read in place.
-        let SaveState::Coded { coded: (encoded, _), .. } = &mut one.ticket.state else { continue };
-        let mut arrays = one.checkpoint.arrays();
-        arrays.try_for_each(|(index, array, on)| encoded.give(gpu, index, (array, on)))?;
-    }
     let Some(stream) = streams.begin(gpu)? else { return Ok(()) };
+    for one in group.iter_mut() {
+        let SaveState::Coded { coded: (encoded, _), .. } = &mut one.ticket.state else { continue };
+        let arrays: Vec<_> = one.checkpoint.arrays().collect();
+        encoded.give(gpu, stream, &arrays)?;
+    }
     let mut saves: Vec<_> = group.iter_mut().map(|one| &mut one.ticket).collect();
     let Some(shared) = saves.first().map(|save| Arc::clone(&save.shared)) else { return Ok(()) };
     let fence = launch(&shared, (gpu, stream), &mut saves)?;

@@ -46,17 +46,14 @@ impl SaveTicket {
         let mut named = vec![false; encoded.regions()];
         arrays.iter().for_each(|(index, ..)| named[*index] = true);
         let is_last = encoded.all(|index| named[index]);
-        for &(index, array, stream) in arrays {
-            if is_last {
-                encoded.give(gpu, index, (array, stream))?;
-            } else {
+        if !is_last {
+            for &(index, array, stream) in arrays {
                 encoded.gather(gpu, index, gather(gpu, array, stream)?);
             }
-        }
-        if !is_last {
             return Ok(());
         }
         let Some(stream) = joined.begin(gpu)? else { return Ok(()) };
+        encoded.give(gpu, stream, arrays)?;
         let fence = self.launch((gpu, stream), arrays)?;
         Ok(joined.end(gpu, fence.as_ref())?)
     }
@@ -205,7 +202,7 @@ impl SaveTicket {
         for (index, region) in encoded.plan().regions.iter().enumerate() {
             let Some(Some(source)) = sources.given.get(index) else { continue };
             let mut values = gpu::staged(&self.shared.buffers, region.bytes)?;
-            raw::device_to_host(on, &mut values, &source.span, gpu.device().limit())?;
+            raw::device_to_host(on, &mut values, source.items.span(), gpu.device().limit())?;
             let only_there = region.layout.as_ref().filter(|_| region.codec.needs_gpu());
             if let Some((layout, coders)) = only_there.zip(gpu.coders()) {
                 // Only a GPU decodes it.
@@ -233,13 +230,13 @@ impl SaveTicket {
             let job = &result.result.jobs[index];
             let back = gpu.scratch(region.bytes, stream)?;
             let Some(coders) = gpu.coders() else { return Ok(()) };
-            let back_span = back.span();
-            let to = (layout, &back_span);
+            let back_items = back.span().into();
+            let to = (layout, &back_items);
             encoding.decode(coders, stream, (&result, job), to)?.wait(limit)?;
             let mut values = gpu::staged(&self.shared.buffers, region.bytes)?;
             let mut decoded = gpu::staged(&self.shared.buffers, region.bytes)?;
             let Some(Some(source)) = sources.given.get(index) else { continue };
-            raw::device_to_host(stream, &mut values, &source.span, limit)?;
+            raw::device_to_host(stream, &mut values, source.items.span(), limit)?;
             raw::device_to_host(stream, &mut decoded, &back.span(), limit)?;
             back.done(gpu, gpu.fence(stream)?);
             check(version, region, &values, &decoded)?;

@@ -11,9 +11,9 @@ use crate::memory::{Memory, Owner};
 
 const INLINE: usize = 16;
 const PIECES: usize = 32;
-const JOB: usize = 16;
+const JOB: usize = 20;
 const ENTRY: usize = 8;
-const PIECE: usize = 10;
+const PIECE: usize = 14;
 const FIRST_JOB: usize = 14;
 
 /// 64-bit words of an encoding launch, and of a decoding one.
@@ -83,6 +83,62 @@ impl Cut {
         let layout = Layout::of(dtype, &shape).map_err(|_| Code::LAUNCH_FAILED)?;
         let fits = layout.n == n && layout.profile == self.profile;
         if fits { Ok(layout) } else { Err(Code::LAUNCH_FAILED) }
+    }
+}
+
+/// Where the values of an array are: for each dimension, the outermost first, how many there are
+/// and how far apart they are in bytes.
+struct Places {
+    unit: u64,
+    dims: Vec<(u64, u64)>,
+}
+
+impl Places {
+    /// Those of an array of this layout, whose steps the four words are.
+    fn of(words: &[u64], layout: &Layout) -> Places {
+        let unit = layout.value_bytes() as u64;
+        let [nx, ny, nz] = [layout.nx, layout.ny, layout.nz].map(|n| u64::from(n).max(1));
+        let rest = layout.n / (nx * ny * nz);
+        let all = match layout.profile {
+            1 => vec![(rest, 1)],
+            _ => vec![(rest, words[3]), (nz, words[2]), (ny, words[1]), (nx, words[0])],
+        };
+        Places { unit, dims: all.into_iter().map(|(n, step)| (n, step * unit)).collect() }
+    }
+
+    /// Bytes from the first to the last, both included.
+    fn reach(&self) -> u64 {
+        match self.dims.iter().all(|&(n, _)| n > 0) {
+            true => self.dims.iter().map(|&(n, step)| (n - 1) * step).sum::<u64>() + self.unit,
+            false => 0,
+        }
+    }
+
+    fn are_dense(&self) -> bool {
+        let mut dense = self.unit;
+        self.dims.iter().rev().all(|&(n, step)| {
+            let fits = n <= 1 || step == dense;
+            dense *= n;
+            fits
+        })
+    }
+
+    /// The values at these places from `first` on, one after the other.
+    fn gather(&self, first: &[u8]) -> Vec<u8> {
+        if self.are_dense() {
+            return first.to_vec();
+        }
+        let unit = self.unit as usize;
+        self.offsets().iter().flat_map(|&at| &first[at..at + unit]).copied().collect()
+    }
+
+    /// The offset of each value, in C order.
+    fn offsets(&self) -> Vec<usize> {
+        let mut all = vec![0];
+        for &(n, step) in &self.dims {
+            all = all.iter().flat_map(|at| (0..n).map(move |i| at + i * step)).collect();
+        }
+        all.into_iter().map(|at| at as usize).collect()
     }
 }
 
@@ -248,9 +304,11 @@ fn encode_job(
         return Ok((job.n(), Achieved::default()));
     }
     let (layout, method) = (job.layout()?, job.method()?);
-    let source = bytes(memory, device, job.source(), layout.bytes())?;
+    let places = Places::of(&job.words[16..20], &layout);
+    let source = bytes(memory, device, job.source(), places.reach())?;
+    let source = places.gather(source);
     let mut stream = vec![0; twine::max_bytes(&layout) as usize];
-    let encoded = twine::encode(&Array { layout, bound: method }, source, &mut stream)
+    let encoded = twine::encode(&Array { layout, bound: method }, &source, &mut stream)
         .map_err(|_| Code::LAUNCH_FAILED)?;
     write(memory, device, at, &stream[..encoded.bytes as usize], limit)?;
     Ok((encoded.bytes, encoded.achieved))
@@ -288,15 +346,22 @@ pub(super) fn decode(memory: &Memory, device: u32, words: &[u64]) -> Outcome {
 
 /// Decodes a piece; returns whether its stream was intact.
 fn decode_piece(memory: &Memory, device: u32, piece: &[u64]) -> Outcome<bool> {
-    let &[stream, stored, target, n, .., dtype] = piece else { return Err(Code::LAUNCH_FAILED) };
+    let &[stream, stored, target, n, _, _, _, _, _, dtype, ..] = piece else {
+        return Err(Code::LAUNCH_FAILED);
+    };
     let layout = Cut::of(&piece[4..8]).layout(low(dtype), n)?;
     let stream = bytes(memory, device, stream, stored)?;
     let mut array = vec![0; layout.bytes() as usize];
     let whole = twine::decode(&layout, stream, &mut array).is_ok();
-    if whole {
+    let places = Places::of(&piece[10..14], &layout);
+    check(memory, device, target, places.reach())?;
+    if whole && places.are_dense() {
         write(memory, device, target, &array, u64::MAX)?;
-    } else {
-        check(memory, device, target, layout.bytes())?;
+    } else if whole {
+        let values = array.chunks_exact(layout.value_bytes());
+        for (at, value) in places.offsets().into_iter().zip(values) {
+            write(memory, device, target + at as u64, value, u64::MAX)?;
+        }
     }
     Ok(whole)
 }

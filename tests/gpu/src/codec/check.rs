@@ -13,7 +13,8 @@ use unspool_gpu_codec::{
 };
 
 use crate::bench::{LONG, download, upload};
-use crate::fields::{Dice, Region, damage, label, region};
+use crate::fields::{Dice, Region, damage, label, region, spread, steps};
+use crate::steps::Steps;
 
 pub const GUARD: u8 = 0x5a;
 const GUARDS: u64 = 4096;
@@ -63,20 +64,22 @@ struct Loaded {
     region: Region,
     memory: DeviceMemory,
     skip: u64,
+    steps: Option<Steps>,
     expected: (Vec<u8>, unspool_codec::Achieved),
 }
 
 impl Loaded {
     fn job(&self) -> EncodeJob {
-        job_of(&self.region, self.memory.span().address() + self.skip)
+        let dense = job_of(&self.region, self.memory.span().address() + self.skip);
+        EncodeJob { steps: self.steps, ..dense }
     }
 }
 
-/// The job for a region whose array is at this address.
+/// The job for a region whose array is dense at this address.
 pub fn job_of(region: &Region, source: u64) -> EncodeJob {
     let bytes = region.bytes as u64;
     let layout = region.spec.map_or(GpuLayout::Raw { bytes }, GpuLayout::Twine);
-    EncodeJob { source, layout }
+    EncodeJob { source, steps: None, layout }
 }
 
 impl Round<'_> {
@@ -84,9 +87,14 @@ impl Round<'_> {
         let region = region(dice);
         let unit = region.spec.map_or(1, |spec| spec.layout.value_bytes() as u64);
         let skip = if dice.below(3) == 0 { dice.below(16 / unit) * unit } else { 0 };
-        let memory = upload(self.context, self.streams[0], region.bytes(), skip);
+        let steps = region.spec.and_then(|spec| steps(dice, &spec.layout));
+        let content = match region.spec {
+            Some(spec) => spread(region.bytes(), &spec.layout, steps, GUARD),
+            None => region.bytes().to_vec(),
+        };
+        let memory = upload(self.context, self.streams[0], &content, skip);
         let expected = region.expected();
-        Loaded { region, memory, skip, expected }
+        Loaded { region, memory, skip, steps, expected }
     }
 
     /// Several launches, each of several checkpoints, one after the other on changing streams.
@@ -185,17 +193,21 @@ impl Round<'_> {
             let (mut stream, _) = region.expected();
             let mut values = vec![0; region.bytes];
             codec::decode(&spec.layout, &stream, &mut values).unwrap();
-            let (good, array) = self.decoded(&spec.layout, &stream, stream.len());
-            let what = format!("seed {}: {}", self.seed, label(&region));
-            assert!(good && array == values, "{what}: decoding");
+            let steps = steps(&mut dice, &spec.layout);
+            let to = (&spec.layout, steps);
+            let (good, array) = self.decoded(to, &stream, stream.len());
+            let what = format!("seed {}: {} {steps:?}", self.seed, label(&region));
+            let memory = spread(&values, &spec.layout, steps, GUARD);
+            assert!(good && array == memory, "{what}: decoding");
             for round in 0..4 {
                 damage(&mut dice, &mut stream);
                 let len = stream.len() as u64;
                 let cut = if round == 3 { dice.below(len) } else { len } as usize;
                 let by_codec = codec::decode(&spec.layout, &stream[..cut], &mut values).is_ok();
-                let (good, array) = self.decoded(&spec.layout, &stream, cut);
+                let (good, array) = self.decoded(to, &stream, cut);
                 assert_eq!(good, by_codec, "{what}: damage {round}");
-                assert!(!good || array == values, "{what}: damage {round}");
+                let memory = spread(&values, &spec.layout, steps, GUARD);
+                assert!(!good || array == memory, "{what}: damage {round}");
                 counts = (counts.0 + u64::from(!good), counts.1 + 1);
             }
         }
@@ -204,15 +216,23 @@ impl Round<'_> {
 
     /// Decodes a stream: whether it was intact, and the array. Asserts that nothing around it was
     /// written.
-    fn decoded(&self, layout: &codec::Layout, bytes: &[u8], stored: usize) -> (bool, Vec<u8>) {
+    fn decoded(
+        &self,
+        (layout, steps): (&codec::Layout, Option<Steps>),
+        bytes: &[u8],
+        stored: usize,
+    ) -> (bool, Vec<u8>) {
         let stream = self.streams[self.seed as usize % 4];
         let from = upload(self.context, stream, &[bytes, &[0; 4]].concat(), 0);
-        let (to, len) = (self.room(layout.bytes()), layout.bytes() as usize);
+        let zeros = vec![0; layout.bytes() as usize];
+        let len = spread(&zeros, layout, steps, 0).len();
+        let to = self.room(len as u64);
         let job = DecodeJob {
             stream: from.span().address(),
             stored: stored as u64,
             layout: (*layout).into(),
             target: to.span().address() + GUARDS,
+            steps,
         };
         // SAFETY: both live until the status is present.
         let status = unsafe { self.coder.decode(stream, &[job]) }.unwrap();

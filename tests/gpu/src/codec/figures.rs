@@ -215,7 +215,8 @@ impl Bench<'_> {
             (_, 3) => &self.space,
             _ => &self.narrow,
         };
-        let jobs = [EncodeJob { source: memory.span().address(), layout: spec.into() }];
+        let jobs =
+            [EncodeJob { source: memory.span().address(), steps: None, layout: spec.into() }];
         let room = self.room.span();
         let (start, limit) = (Start::At(room.address()), room.address() + room.len());
         let asked = [StoredCheckpoint { jobs: &jobs, start, limit }];
@@ -228,6 +229,7 @@ impl Bench<'_> {
             stored,
             layout: layout.into(),
             target: self.target.span().address(),
+            steps: None,
         };
         // SAFETY: as above.
         let decode = || unsafe { coder.decode(&self.stream, std::slice::from_ref(&job)) }.unwrap();
@@ -261,7 +263,7 @@ impl Bench<'_> {
                 let shape = [size * MIB / 4 / WIDTH, WIDTH];
                 let layout = Layout::of(&Dtype::Float32, &shape).unwrap();
                 let spec = Array { layout, bound: Some(bound) };
-                let job = |source| [EncodeJob { source, layout: spec.into() }];
+                let job = |source| [EncodeJob { source, steps: None, layout: spec.into() }];
                 let jobs = [job(quiet), job(loud)];
                 let room = self.room.span();
                 let (start, limit) = (Start::At(room.address()), room.address() + room.len());
@@ -295,14 +297,15 @@ impl Bench<'_> {
             let (narrow, wide) = (spec(&Dtype::Float32), spec(&Dtype::Float64));
             self.batch("f32 2-D abs", (mib, count), |at| {
                 let source = self.narrow.span().address() + at;
-                EncodeJob { source, layout: narrow.into() }
+                EncodeJob { source, steps: None, layout: narrow.into() }
             });
             // Small arrays use the kernel for every form, large ones a launch each.
             self.batch("f32 and f64", (mib, count), |at| {
                 let is_wide = at / MIB / mib % 2 == 1;
                 let (memory, spec) =
                     if is_wide { (&self.wide, &wide) } else { (&self.narrow, &narrow) };
-                EncodeJob { source: memory.span().address() + at, layout: (*spec).into() }
+                let source = memory.span().address() + at;
+                EncodeJob { source, steps: None, layout: (*spec).into() }
             });
         }
     }
@@ -327,7 +330,7 @@ impl Bench<'_> {
         let streams = results.zip(&jobs).map(|(result, jobs)| {
             let (stream, stored, layout) = (result.start, result.bytes, jobs[0].layout.clone());
             target += layout.bytes();
-            DecodeJob { stream, stored, target: target - layout.bytes(), layout }
+            DecodeJob { stream, stored, target: target - layout.bytes(), steps: None, layout }
         });
         let streams: Vec<DecodeJob> = streams.collect();
         let (device, host) = measure(self, repeats(count * mib), || drop(encode()));

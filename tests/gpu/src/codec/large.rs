@@ -71,7 +71,7 @@ fn check_together(context: &Context, regions: &[Region]) {
         let streams = streams.filter_map(|((region, memory), job)| {
             let layout = region.spec?.into();
             let (stream, target) = (begin + job.offset, memory.span().address());
-            Some(DecodeJob { stream, stored: job.stored, layout, target })
+            Some(DecodeJob { stream, stored: job.stored, layout, target, steps: None })
         });
         let streams: Vec<DecodeJob> = streams.collect();
         // SAFETY: as above.

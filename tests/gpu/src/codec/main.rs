@@ -16,6 +16,9 @@ mod fields;
 mod figures;
 mod hashes;
 mod large;
+mod steps {
+    pub use unspool_gpu_codec::Steps;
+}
 
 use unspool_cuda::{Context, Driver};
 

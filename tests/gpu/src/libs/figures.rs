@@ -85,8 +85,11 @@ impl Arena {
             _ => vec![count / 16_384, 128, 128],
         };
         let layout = ZfpLayout::of(&Dtype::Float32, &shape, rate).unwrap();
-        let jobs =
-            [EncodeJob { source: self.source.span().address(), layout: layout.clone().into() }];
+        let jobs = [EncodeJob {
+            steps: None,
+            source: self.source.span().address(),
+            layout: layout.clone().into(),
+        }];
         let begin = self.room.span().address();
         let limit = begin + self.room.span().len();
         let asked = [StoredCheckpoint { jobs: &jobs, start: Start::At(begin), limit }];
@@ -95,6 +98,7 @@ impl Arena {
             drop(unsafe { bench.zfp.encode(&bench.stream, &asked) }.unwrap());
         });
         let back = DecodeJob {
+            steps: None,
             stream: begin,
             stored: layout.stored(),
             layout: layout.clone().into(),
@@ -109,8 +113,11 @@ impl Arena {
 
     fn nvcomp(&self, bench: &Bench, codec: NvComp) {
         let layout = NvCompLayout::of(&codec, &Dtype::Float32, &[self.mib * MIB / 4]).unwrap();
-        let jobs =
-            [EncodeJob { source: self.source.span().address(), layout: layout.clone().into() }];
+        let jobs = [EncodeJob {
+            steps: None,
+            source: self.source.span().address(),
+            layout: layout.clone().into(),
+        }];
         let begin = self.room.span().address();
         let limit = begin + self.room.span().len();
         let asked = [StoredCheckpoint { jobs: &jobs, start: Start::At(begin), limit }];
@@ -121,6 +128,7 @@ impl Arena {
         let rounds = if slow { (self.rounds / 10).max(1) } else { self.rounds };
         let encoding = bench.time(rounds, || drop(encode()));
         let back = DecodeJob {
+            steps: None,
             stream: result.start,
             stored: result.bytes,
             layout: layout.into(),

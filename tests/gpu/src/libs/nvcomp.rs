@@ -42,8 +42,11 @@ impl Case {
         bench.upload(&source.span().slice(skip, len).unwrap(), &bytes);
         let room = bench.memory(layout.most());
         let begin = room.span().address();
-        let job =
-            EncodeJob { source: source.span().address() + skip, layout: layout.clone().into() };
+        let job = EncodeJob {
+            steps: None,
+            source: source.span().address() + skip,
+            layout: layout.clone().into(),
+        };
         let (start, limit) = (Start::At(begin), begin + layout.most());
         let asked = [StoredCheckpoint { jobs: &[job], start, limit }];
         // SAFETY: all memory lives until the result was waited for, here and below.
@@ -56,6 +59,7 @@ impl Case {
     fn back(&self, bench: &Bench, skip: u64) -> Result<Vec<u8>, DeviceErrorKind> {
         let target = bench.memory(self.layout.bytes() + skip);
         let job = DecodeJob {
+            steps: None,
             stream: self.result.start,
             stored: self.result.bytes,
             layout: self.layout.clone().into(),

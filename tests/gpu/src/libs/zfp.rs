@@ -65,7 +65,7 @@ impl Field {
         let room = bench.memory(self.layout.stored());
         let begin = room.span().address();
         let layout = self.layout.clone().into();
-        let job = EncodeJob { source: source.span().address() + skip, layout };
+        let job = EncodeJob { steps: None, source: source.span().address() + skip, layout };
         let (start, limit) = (Start::At(begin), begin + self.layout.stored());
         let asked = [StoredCheckpoint { jobs: &[job], start, limit }];
         // SAFETY: all memory lives until the result was waited for, here and below.
@@ -88,7 +88,8 @@ impl Field {
     fn check_back(&self, bench: &Bench, stream: u64, what: &str) {
         let target = bench.memory(self.layout.bytes());
         let (stored, layout) = (self.layout.stored(), self.layout.clone().into());
-        let job = DecodeJob { stream, stored, layout, target: target.span().address() };
+        let job =
+            DecodeJob { steps: None, stream, stored, layout, target: target.span().address() };
         // SAFETY: as above.
         unsafe { bench.zfp.decode(&bench.stream, &[job]) }.unwrap().wait(LONG).unwrap();
         let mut expected = vec![0; self.bytes.len()];
@@ -104,7 +105,11 @@ fn refuses_what_is_not_finite(bench: &Bench) {
         let mut bytes = data::field(&mut Dice(2), &Dtype::Float32, 0, 64 * 64);
         bytes[4 * 2077..][..4].copy_from_slice(&wild.to_le_bytes());
         bench.upload(&source.span(), &bytes);
-        let job = EncodeJob { source: source.span().address(), layout: layout.clone().into() };
+        let job = EncodeJob {
+            steps: None,
+            source: source.span().address(),
+            layout: layout.clone().into(),
+        };
         let begin = room.span().address();
         let (start, limit) = (Start::At(begin), begin + MIB);
         let asked = [StoredCheckpoint { jobs: &[job], start, limit }];
