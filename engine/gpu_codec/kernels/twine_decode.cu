@@ -471,14 +471,31 @@ DEVICE bool decode_chunk(u32 *stage, const u32 *from, u32 words, const Window &w
     return decode_values<u32>(stage, from, words, w, s, target, lane);
 }
 
+// The chunk that is decoded as number i. Where the values of several chunks lie side by side in
+// memory, these come one after the other: what each writes of a sector goes to memory together.
+DEVICE u32 chunk_of(const Piece &piece, u32 i) {
+    const Cut &cut = piece.cut;
+    const Steps &steps = piece.steps;
+    if (profile_of(cut) == 1 || steps.x == 1) return i;
+    const u32 plane = cut.px * cut.py, volume = profile_of(cut) == 3 ? plane * cut.pz : plane;
+    if (steps.rest && steps.rest < steps.x) {
+        const u32 volumes = cut.n_chunks / volume;
+        return i % volumes * volume + i / volumes;
+    }
+    if (profile_of(cut) == 2 || steps.y < steps.z) return i;
+    const u32 before = i / volume * volume, j = i - before;
+    return before + j % cut.pz * plane + j / cut.pz;
+}
+
 // The part of the piece that a warp has. False when it breaks a rule.
 DEVICE bool decode_part(Shared &shared, u32 warp, u32 lane) {
     const Piece &piece = shared.piece;
-    const u32 c = (blockIdx.x - piece.tile0) * WARPS + warp;
+    const u32 i = (blockIdx.x - piece.tile0) * WARPS + warp;
     const u32 *table = (const u32 *)piece.stream + HEADER_WORDS;
-    if (c == 0 && table[0] != 0) return false;
+    if (i == 0 && table[0] != 0) return false;
     if (piece.cut.n_chunks == 0) return shared.payload == 0;
-    if (c >= piece.cut.n_chunks) return true;
+    if (i >= piece.cut.n_chunks) return true;
+    const u32 c = chunk_of(piece, i);
     const u32 begin = table[c], end = table[c + 1];
     bool last = c + 1 == piece.cut.n_chunks;
     if (begin > end || end > shared.payload || (last && end != shared.payload)) return false;

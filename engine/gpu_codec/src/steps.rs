@@ -85,6 +85,13 @@ impl Steps {
         Some(Steps { x, y, z, rest })
     }
 
+    /// Whether some values of a chunk, or of several that are decoded together, are next to each
+    /// other. Where none are, memory is written by halves of its sectors or less.
+    #[must_use]
+    pub fn have_neighbours(&self) -> bool {
+        [self.x, self.y, self.z, self.rest].contains(&1)
+    }
+
     /// Those of a dense array.
     pub(crate) fn dense(layout: &Layout) -> Steps {
         let [nx, ny, nz] = [layout.nx, layout.ny, layout.nz].map(u64::from);

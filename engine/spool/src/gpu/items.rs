@@ -19,13 +19,18 @@ pub(crate) fn in_place(
     array.extent(context).map(|extent| Items::at(extent, steps))
 }
 
-/// The items of an array that a decoder writes where they are. Items that share memory are left to
-/// the copy of dense ones, which refuses them.
+/// The items of an array that a decoder writes where they are. Those that lie apart are faster
+/// scattered, and what shares memory is left to the copy of dense items, which refuses it.
 pub(crate) fn to_write(
     context: &Context,
     layout: &GpuLayout,
     array: &DeviceArray,
 ) -> Option<Items> {
-    let may_overlap = array.layout().is_some_and(|layout| layout.may_overlap().unwrap_or(true));
-    in_place(context, layout, array).filter(|_| !may_overlap)
+    if let Some(strided) = array.layout() {
+        let is_fast = Steps::of(layout, strided)?.have_neighbours();
+        if !is_fast || strided.may_overlap().unwrap_or(true) {
+            return None;
+        }
+    }
+    in_place(context, layout, array)
 }
