@@ -20,8 +20,9 @@ __all__ = ["OnCpu", "OnGpu", "Place", "Reading", "reading"]
 #: call's own time is not part of the device's; at most for `AHEAD_MOST` seconds.
 AHEAD, AHEAD_LEAST, AHEAD_MOST = 2.0, 100e-6, 50e-3
 
-#: Memory that CuPy may keep for later.
-KEPT = 16 << 30
+#: Memory that CuPy may keep for later, and what it leaves to the driver and to a spool beside its
+#: tier.
+KEPT, LEFT = 16 << 30, 6 << 30
 
 Call = Callable[[], object]
 
@@ -154,6 +155,9 @@ class OnGpu:
 
     def open(self, room: int) -> Any:
         """See `Place`."""
+        # Without a limit CuPy takes everything, and the driver has none for a kernel.
+        most = max(self.free() - room - LEFT, room)
+        self.xp.get_default_memory_pool().set_limit(size=most)
         return open_spool(self._cuda, device_memory=room)
 
     def given(self, array: Any, dtype: str) -> Any:
