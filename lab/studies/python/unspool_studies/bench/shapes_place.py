@@ -20,10 +20,6 @@ __all__ = ["OnCpu", "OnGpu", "Place", "Reading", "reading"]
 #: call's own time is not part of the device's; at most for `AHEAD_MOST` seconds.
 AHEAD, AHEAD_LEAST, AHEAD_MOST = 2.0, 100e-6, 50e-3
 
-#: Memory that CuPy may keep for later, and what it leaves to the driver and to a spool beside its
-#: tier.
-KEPT, LEFT = 16 << 30, 6 << 30
-
 Call = Callable[[], object]
 
 
@@ -138,6 +134,9 @@ class OnGpu:
     def _library(self) -> Any:
         import cupy
 
+        # CuPy's own pool splits what it holds: a small array keeps a large piece, until nothing is
+        # left for the next case. That of the driver gives back what is not used.
+        cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)
         return cupy
 
     @property
@@ -155,9 +154,6 @@ class OnGpu:
 
     def open(self, room: int) -> Any:
         """See `Place`."""
-        # Without a limit CuPy takes everything, and the driver has none for a kernel.
-        most = max(self.free() - room - LEFT, room)
-        self.xp.get_default_memory_pool().set_limit(size=most)
         return open_spool(self._cuda, device_memory=room)
 
     def given(self, array: Any, dtype: str) -> Any:
@@ -194,9 +190,6 @@ class OnGpu:
 
     def tidy(self) -> None:
         """See `Place`."""
-        pool = self.xp.get_default_memory_pool()
-        if pool.total_bytes() > KEPT:
-            pool.free_all_blocks()
 
     def close(self) -> None:
         """Gives the events back."""
