@@ -58,6 +58,11 @@ class Function:
         self._fixed = [None if isinstance(c, jax.core.Tracer) else c for c in closed.consts]
         self.consts: list[Any] = [c for c in closed.consts if isinstance(c, jax.core.Tracer)]
 
+    @property
+    def calls_back(self) -> bool:
+        """Whether it has effects by callbacks, which are not to happen twice."""
+        return self._jaxpr.effects != _others(self._jaxpr.effects)
+
     def again(self) -> Function:
         """The function for when it is computed again: what only has an effect, such as
         `jax.debug.print`, is left out.

@@ -14,7 +14,7 @@ from jax.interpreters import ad
 
 from ._closures import Halves, is_float
 
-__all__ = ["Flags", "Parts", "differentiable", "divided", "joined"]
+__all__ = ["Flags", "Parts", "derived", "differentiable", "divided", "joined"]
 
 #: Lists of leaves: the arguments of a loop.
 Groups = Sequence[Sequence[Any]]
@@ -130,6 +130,34 @@ def differentiable(
 
     looped = jax.custom_vjp(run)
     looped.defvjp(ahead, back, symbolic_zeros=True)
+    return lambda *groups: _stilled(parts_of, looped(*groups), groups)
+
+
+def derived(
+    run: Callable[..., Any],
+    parts_of: Callable[[Groups, Flags], Parts],
+    way_of: Callable[[Parts, Groups], Callable[..., Any]],
+) -> Callable[..., Any]:
+    """A loop whose derivatives, also second and forward ones, are those of the same loop in another
+    way, which is chosen when they are taken.
+
+    Arguments:
+        run, parts_of: as in `differentiable`.
+        way_of: the loop as its derivatives need it, from what they go through and the arguments.
+    """
+
+    parts_of = _remembered(parts_of)
+
+    def rule(groups: Groups, dots: Groups) -> Any:
+        pairs = zip(groups, dots, strict=True)
+        parts = parts_of(groups, [[_moves(*one) for one in zip(*each, strict=True)] for each in pairs])
+        way = way_of(parts, groups)
+        chosen, others = divided(parts.arguments, groups)
+        of_chosen = lambda *chosen: way(*joined(parts.arguments, chosen, others))  # noqa: E731
+        return jax.jvp(of_chosen, chosen, divided(parts.arguments, dots)[0])
+
+    looped = jax.custom_jvp(run)
+    looped.defjvp(rule, symbolic_zeros=True)
     return lambda *groups: _stilled(parts_of, looped(*groups), groups)
 
 

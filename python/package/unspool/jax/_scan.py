@@ -1,18 +1,22 @@
-"""`unspool.jax.scan`: a loop of a known number of steps, whose states are in a spool."""
+"""`unspool.jax.scan`: a loop of a known number of steps, which keeps a budget, and how its states go
+through a spool."""
 
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax, tree_util
+from unspool.advice.segments import ScanReport
 from unspool.errors import OptionError
 
 from ._closures import Carry, Function
-from ._perturbed import Flags, Parts, differentiable
+from ._perturbed import Flags, Parts, derived, differentiable
+from ._planned import Planner, host_of, in_pieces, limit_of
 from ._spools import Loop, loop_of
 from ._states import States, pulled
 
@@ -26,23 +30,32 @@ def scan(
     length: int | None = None,
     *,
     spool: Any = None,
-    budget: int | str | None = None,
-    segment: int = 1,
+    budget: int | str = "auto",
+    segment: int | str = "auto",
     reverse: bool = False,
     unroll: int = 1,
     codec: Any = None,
+    report: Callable[[ScanReport], Any] | None = None,
 ) -> tuple[Any, Any]:
-    """`jax.lax.scan`, with the states that its gradient needs in a spool.
+    """`jax.lax.scan` whose gradient stays within a budget of memory.
 
-    Without a gradient this is `jax.lax.scan`. In a forward pass whose gradient is taken, the carry
-    before each step (with `segment`, before each `segment`-th) is saved into the spool, in the
-    middle of the compiled program; the backward pass restores one after the other, computes the
-    steps again from there, and discards it. The gradients are those of `jax.lax.scan`: of `init`,
-    of `xs`, and of everything traced that `f` closes over.
+    Without a gradient this is `jax.lax.scan`. Where one is taken, the loop keeps what fits: all
+    that its steps save for the gradient, or that of the last steps only. The steps before them are
+    cut into segments, of which the first carry is kept; the backward pass recomputes one segment
+    after the other from there. These carries wait in the memory of XLA, or in a spool where that is
+    too small for them. The gradients are those of `jax.lax.scan`: of `init`, of `xs`, and of
+    everything traced that `f` closes over. Each step is recomputed at most once.
 
-    Under `jax.disable_jit` this is `jax.lax.scan` too, and `f` is called with values.
+    The choice is made from sizes when JAX traces a gradient: nothing is run for it. With a spool,
+    a codec or a segment that was given, carries go through a spool, which saves them in the middle
+    of the compiled program. Then, and where a loop does not fit into XLA's memory otherwise, there
+    are no second and no forward derivatives.
 
-    Small states are saved and restored together, up to eight in a block, as a call costs more than
+    Under `jax.disable_jit` this is `jax.lax.scan` too, and `f` is called with values. Under
+    `jax.vmap`, sizes are those of all lanes, unless it goes over a `jax.jit` in which this is: then
+    they are those of one.
+
+    Small states go through a spool together, up to eight in a block, as a call costs more than
     copying them. XLA holds one block beside the loop: at most 256 KiB on the host and 8 MiB on a
     GPU, and as many times more as `jax.vmap` has lanes.
 
@@ -51,34 +64,47 @@ def scan(
         init: the first carry: a pytree. Of what is not an array, nothing is saved.
         xs: a pytree of arrays, whose first dimension is that of the steps; or None.
         length: the number of steps, where `xs` does not say it.
-        spool: where states are kept, under versions of its own: a `Spool`, or a list with one for
-            each GPU. A compiled function keeps the spool that it was traced with.
-        budget: without a spool, the main memory of one that this process opens for this and all
-            later calls, with a disk in the folder for temporary files beside it: bytes, or text
-            such as `"8GiB"`. None takes a share of what is free.
-        segment: the number of steps between two states that are saved. The steps between them are
-            computed again together, and what their gradients need is kept by XLA meanwhile.
+        spool: where carries are kept, under versions of its own: a `Spool`, or a list with one for
+            each GPU. A compiled function keeps the spool that it was traced with. Without one, a
+            spool is opened when it is needed, once for the process, in main memory and in the
+            folder for temporary files.
+        budget: bytes, or text such as `"8GiB"`, for what the loop keeps for its gradient where JAX
+            computes: carries and what steps save, without its arguments and outputs. `"auto"` is
+            half of what is free when the gradient is traced; with a `spool` or `codec`, it is also
+            at most what makes segments take as much as all carries together.
+        segment: the number of steps in a segment; `"auto"` chooses it by the budget. A number, such
+            as 1, sends the carry before each segment through a spool, whatever would fit.
         reverse: as in `jax.lax.scan`.
         unroll: as in `jax.lax.scan`.
-        codec: of the states, as in `Spool`. With a bound, gradients are those of a trajectory
-            nearby. Each state is saved alone where what the codec does to a value depends on the
-            rest of its array: zfp, and bounds of the range, the RMS, the PSNR and the L2 norm.
+        codec: of the carries in a spool, as in `Spool`. With a bound, gradients are those of a
+            trajectory nearby. Each state is saved alone where what the codec does to a value
+            depends on the rest of its array: zfp, and bounds of the range, the RMS, the PSNR and
+            the L2 norm.
+        report: is called with what was chosen, an object to be printed, each time that a gradient
+            is traced. `report=print` shows it, with what other budgets would change.
 
     Returns:
         The last carry, and the outputs stacked, as `jax.lax.scan`.
 
     Raises:
         OptionError: an argument makes no sense; or, when it is traced, the program asks for what
-            cannot be right: second derivatives, a division over devices outside of
-            `jax.shard_map`, lanes of `jax.vmap` with different numbers of steps.
+            cannot be right with carries in a spool: second derivatives, a division over devices
+            outside of `jax.shard_map`.
+        NoPlanError: when a gradient is traced, the budget is too small; the text has the least one.
         jax.errors.JaxRuntimeError: when it runs: what `Spool.save` and `Spool.restore` raise.
     """
-    loop = loop_of("scan", spool, budget, codec)
+    planner = Planner(limit_of("scan", budget, segment), (spool, codec) != (None, None), report)
+    through = functools.cache(lambda host=None: loop_of("scan", spool, host, codec))
+    if planner.given or segment != "auto":
+        through()
     if jax.config.jax_disable_jit:
         return _one_by_one(f, Carry("scan", init), xs, length, reverse=reverse)
     steps = _Steps(f, init, xs, length, segment=segment, reverse=bool(reverse), unroll=unroll)
-    found = _differentiable(steps, loop)(steps.step.consts, steps.carry.leaves, steps.xs)
-    carry, ys = steps.apart(found)
+    if segment == "auto":
+        looped = _planned(steps, planner, through)
+    else:
+        looped = _differentiable(steps, through())
+    carry, ys = steps.apart(looped(steps.step.consts, steps.carry.leaves, steps.xs))
     return steps.carry.whole(carry), tree_util.tree_unflatten(steps.outputs, ys)
 
 
@@ -105,16 +131,19 @@ class _Steps:
     """
 
     def __init__(
-        self, f: Any, init: Any, xs: Any, length: Any, *, segment: int, reverse: bool, unroll: int
+        self, f: Any, init: Any, xs: Any, length: Any, *, segment: Any, reverse: bool, unroll: int
     ) -> None:
         if not callable(f):
             raise OptionError(f"scan(f={f!r}): that is not a function.")
-        if isinstance(segment, bool) or not isinstance(segment, int) or segment < 1:
-            raise OptionError(f"scan(segment={segment!r}): write a number of steps, 1 or more.")
+        auto = segment == "auto"
+        if not auto and (isinstance(segment, bool) or not isinstance(segment, int) or segment < 1):
+            raise OptionError(
+                f'scan(segment={segment!r}): write a number of steps, 1 or more, or "auto".'
+            )
         leaves, tree = tree_util.tree_flatten(xs)
         self.xs = [jnp.asarray(leaf) for leaf in leaves]
         self.length = _length(self.xs, length)
-        self.segment, self.reverse = segment, reverse
+        self.segment, self.reverse = 1 if auto else segment, reverse
         # All steps at once, as `jax.lax.scan` has it.
         whole = unroll is True or (unroll == 0 and unroll is not False)
         self.unroll = max(self.length, 1) if whole else int(unroll)
@@ -145,6 +174,12 @@ class _Steps:
         count = len(self.carry.leaves)
         return list(found[:count]), list(found[count:])
 
+    def part(self, length: int, segment: int) -> _Steps:
+        """The loop with another number of steps, and of those in a segment."""
+        other = copy.copy(self)
+        other.length, other.segment = length, segment
+        return other
+
     def again(self) -> _Steps:
         """The loop, whose steps are computed again for their gradients."""
         other = copy.copy(self)
@@ -167,6 +202,11 @@ class _Steps:
 
         return self._loop(body, list(carry), list(xs), length, 1)
 
+    def whole(self, consts: Any, carry: Any, xs: Any) -> list[Any]:
+        """Takes all steps: the leaves of the result."""
+        carry, ys = self.run(consts, carry, xs, self.length)
+        return [*carry, *ys]
+
     def over(
         self,
         body: Callable[..., tuple[Any, Any]],
@@ -187,8 +227,8 @@ class _Steps:
             back: from the last piece to the first.
         """
         count, rest = divmod(length, size)
-        rows, of_rest = self._cut(rows, count, size)
-        heads, of_last = self._cut(heads, count, 1)
+        rows, of_rest = self.cut(rows, count, size)
+        heads, of_last = self.cut(heads, count, 1)
         last = None
         if rest and back:
             at, last = body(at, of_rest, of_last, rest)
@@ -196,7 +236,7 @@ class _Steps:
         at, found = self._loop(whole, at, (rows, heads), count, size, back=back)
         if rest and not back:
             at, last = body(at, of_rest, of_last, rest)
-        return at, self._joined(found, last)
+        return at, self.joined(found, last)
 
     def _loop(
         self, body: Any, at: Any, rows: Any, count: int, size: int, *, back: bool = False
@@ -206,7 +246,7 @@ class _Steps:
         found = lax.scan(body, at, rows, count, reverse=self.reverse != back, unroll=unroll)
         return found[0], found[1]
 
-    def _cut(self, rows: Any, count: int, size: int) -> tuple[Any, Any]:
+    def cut(self, rows: Any, count: int, size: int) -> tuple[Any, Any]:
         """Rows as those of `count` pieces of `size`, and those that are left for the last piece."""
 
         def whole(leaf: Any) -> Any:
@@ -218,8 +258,8 @@ class _Steps:
 
         return tree_util.tree_map(whole, rows), tree_util.tree_map(rest, rows)
 
-    def _joined(self, whole: Any, rest: Any) -> Any:
-        """The inverse of `_cut`; `rest` is None where nothing is left."""
+    def joined(self, whole: Any, rest: Any) -> Any:
+        """The inverse of `cut`; `rest` is None where nothing is left."""
         whole = [leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]) for leaf in whole]
         if rest is None:
             return whole
@@ -243,16 +283,24 @@ def _length(leaves: Sequence[Any], length: Any) -> int:
     return found.pop()
 
 
+def _planned(
+    steps: _Steps, planner: Planner, through: Callable[..., Loop]
+) -> Callable[..., list[Any]]:
+    """The loop as a function of constants, carry and inputs, cut as its gradient needs it."""
+
+    def way_of(parts: Parts, groups: Any) -> Callable[..., list[Any]]:
+        found = planner.cut(steps, parts, groups)
+        spooled = lambda head: _differentiable(head, through(host_of(found)))  # noqa: E731
+        return in_pieces(steps, found.cut, spooled)
+
+    return derived(steps.whole, steps.parts, way_of)
+
+
 def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
     """The loop as a function of constants, carry and inputs that has a gradient."""
     states = States(loop, steps.carry.leaves)
-
-    def run(consts: Any, carry: Any, xs: Any) -> list[Any]:
-        carry, ys = steps.run(consts, carry, xs, steps.length)
-        return [*carry, *ys]
-
     return differentiable(
-        run,
+        steps.whole,
         steps.parts,
         states.whole(lambda parts, groups: _forwards(steps, states, *groups)),
         states.whole(

@@ -1,0 +1,193 @@
+"""How a loop keeps what its gradient needs: decided from sizes alone.
+
+A backward pass takes the steps from the last to the first. What a step saves for it is kept, or
+forgotten and recomputed with its segment from the state at which that begins. The steps of a loop
+are `count` segments of equal length, whose states wait in memory or in a spool, and then a last
+piece, of which everything is kept: it is gone when the first segment is recomputed. So the most
+bytes at once are those of the waiting states and of the longest piece.
+
+Nothing here knows JAX, moves a byte or reads a clock.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..stats import size, table
+
+__all__ = ["Cut", "ScanReport", "Sizes", "Way", "balanced", "best", "least"]
+
+
+class Way(enum.StrEnum):
+    """Where the states wait at which recomputed segments begin."""
+
+    KEEP = "keep"
+    RECOMPUTE = "recompute"
+    SPOOL = "recompute, states in a spool"
+
+
+#: What a segment costs besides its steps, in steps: a state is copied twice, or crosses a link
+#: twice. Of a wave on an H100 it is 1.3, and 2 to 13, by how much of it hides behind computing.
+PRICE = {Way.KEEP: 0, Way.RECOMPUTE: 1, Way.SPOOL: 8}
+
+#: States of a spool that are in memory at once: one is saved or restored while another is used.
+STAGED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a loop takes.
+
+    Attributes:
+        steps: their number.
+        saved: bytes that one step saves for its gradient.
+        state: bytes of the carry.
+        fixed: bytes that are saved once for all steps.
+        shared: whether a spool would be in the same memory. It may then take half of it.
+    """
+
+    steps: int
+    saved: int
+    state: int
+    fixed: int = 0
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The pieces of a loop.
+
+    Attributes:
+        way: where states wait.
+        count: the number of recomputed segments.
+        segment: steps in each of them.
+        kept: the last steps, of which everything is kept.
+    """
+
+    way: Way
+    count: int
+    segment: int
+    kept: int
+
+    @property
+    def recomputed(self) -> int:
+        """The steps that are computed once more."""
+        return self.count * self.segment
+
+    @property
+    def cost(self) -> int:
+        """The time beyond that of the loop with everything kept, in steps."""
+        return self.recomputed + self.count * PRICE[self.way]
+
+    def bytes(self, of: Sizes) -> int:
+        """The most at once."""
+        waiting, parts = self.count, 1
+        if self.way is Way.SPOOL:
+            waiting, parts = min(waiting, STAGED), 1 + of.shared
+        return of.fixed + parts * (waiting * of.state + max(self.kept, self.segment) * of.saved)
+
+
+def best(of: Sizes, budget: int, ways: Sequence[Way]) -> Cut | None:
+    """The fastest cut within `budget` bytes, or None where nothing fits. Everything is kept where
+    that fits, and otherwise states wait in one of these ways. A larger budget is never slower."""
+    room = budget - of.fixed
+    if of.steps * of.saved <= room:
+        return _all(of)
+    cuts = [_segments(way, of, room) for way in ways]
+    return min((cut for cut in cuts if cut is not None), key=lambda cut: cut.cost, default=None)
+
+
+def least(of: Sizes, ways: Sequence[Way]) -> int:
+    """The smallest budget in which something fits, where states may wait in a spool at least."""
+    half, single = of.steps // 2, min(of.steps, 1)
+    cuts = [
+        Cut(Way.RECOMPUTE, single, half, of.steps - half),
+        Cut(Way.SPOOL, of.steps - single, single, single),
+    ]
+    return min(cut.bytes(of) for cut in (_all(of), *cuts) if cut.way in (Way.KEEP, *ways))
+
+
+def balanced(of: Sizes) -> int:
+    """The budget for one segment that takes as many bytes as all waiting states: together they
+    are fewest."""
+    steps = math.isqrt(of.steps * of.state // max(of.saved, 1))
+    return of.fixed + STAGED * of.state + min(max(steps, 1), of.steps) * of.saved
+
+
+def _all(of: Sizes) -> Cut:
+    return Cut(Way.KEEP, 0, 0, of.steps)
+
+
+def _segments(way: Way, of: Sizes, room: int) -> Cut | None:
+    """The fastest cut into segments."""
+    if of.saved == 0:
+        return None
+    found: Cut | None = None
+    # Fewer segments would be longer than the room.
+    fewest = -(-of.steps // max(room // of.saved, 1)) - 1
+    for count in itertools.count(max(fewest, 1)):
+        here = room // 2 if of.shared and way is Way.SPOOL else room
+        waiting = min(count, STAGED) if way is Way.SPOOL else count
+        longest = (here - waiting * of.state) // of.saved
+        if longest < 1 or count >= of.steps:
+            break
+        if found is not None and of.steps - longest + count * PRICE[way] >= found.cost:
+            break
+        segment = -(-(of.steps - longest) // count)
+        one = Cut(way, count, segment, of.steps - count * segment)
+        if segment <= longest and (found is None or one.cost < found.cost):
+            found = one
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ScanReport:
+    """How a loop keeps what its gradient needs, and what other budgets would gain; `print` it.
+
+    Attributes:
+        budget: bytes.
+        sizes: what the loop takes.
+        cut: what was chosen.
+        ways: what could be chosen besides keeping everything.
+    """
+
+    budget: int
+    sizes: Sizes
+    cut: Cut
+    ways: tuple[Way, ...]
+
+    @property
+    def expected_bytes(self) -> int:
+        """The most bytes at once of what is kept for the gradient."""
+        return self.cut.bytes(self.sizes)
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of everything: a budget with which nothing is recomputed."""
+        return _all(self.sizes).bytes(self.sizes)
+
+    def __str__(self) -> str:
+        of = self.sizes
+        head = (
+            f"{of.steps:,} steps within {size(self.budget)}: a state has {size(of.state)}, and a "
+            f"step saves {size(of.saved)} for its gradient"
+        )
+        cuts = [(self.budget, self.cut), *self._others()]
+        rows = [("budget", "bytes at once", "recomputed", "segments", "way")]
+        return f"{head}\n\n{table([*rows, *(_row(of, *cut) for cut in cuts)])}"
+
+    def _others(self) -> list[tuple[int, Cut]]:
+        """Other budgets, and what would be chosen with them."""
+        budgets = {self.budget // 2, self.budget * 2, self.budget * 4, self.kept_bytes}
+        tried = [(each, best(self.sizes, each, self.ways)) for each in sorted(budgets)]
+        return [(each, cut) for each, cut in tried if cut is not None and cut != self.cut]
+
+
+def _row(of: Sizes, budget: int, cut: Cut) -> tuple[str, ...]:
+    segments = f"{cut.count:,} x {cut.segment:,}" if cut.count else "-"
+    recomputed = f"{100 * cut.recomputed / max(of.steps, 1):.0f} %"
+    return size(budget), size(cut.bytes(of)), recomputed, segments, str(cut.way)

@@ -1,0 +1,196 @@
+"""Loops that keep what their gradient needs in the fastest way within a budget: all of it, or
+segments that are recomputed, whose states wait in XLA's memory or in a spool.
+
+The way is chosen when JAX takes a derivative: only then it is known what that goes through. It is
+chosen from sizes, for which a loop is traced and nothing is run.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import tree_util
+from jax.extend.core import Literal, Primitive
+from jax.interpreters import ad, batching, mlir
+from unspool._history import free_host
+from unspool.advice.plans import NoPlanError
+from unspool.advice.segments import Cut, ScanReport, Sizes, Way, balanced, best, least
+from unspool.advice.sizes import bytes_of
+from unspool.errors import OptionError
+from unspool.stats import size
+
+from ._closures import Halves, plain
+from ._perturbed import Parts, divided, joined
+
+__all__ = ["Planner", "host_of", "in_pieces", "limit_of"]
+
+#: The least main memory of a spool of our own.
+LEAST_HOST = 1 << 20
+
+
+def limit_of(call: str, budget: Any, segment: Any) -> int | None:
+    """The bytes of a budget; None for `"auto"`.
+
+    Raises:
+        OptionError: it is not a size, or there is nothing to choose.
+    """
+    if budget == "auto":
+        return None
+    if segment != "auto":
+        raise OptionError(
+            f"{call}(segment={segment!r}, budget={budget!r}): a budget chooses the segments. Leave "
+            "one of them out."
+        )
+    return bytes_of("budget", budget)
+
+
+class Planner:
+    """What chooses the way of a loop.
+
+    Attributes:
+        limit: bytes, or None for half of what is free.
+        given: whether the states have a spool or a codec that somebody has chosen.
+        report: what is told each choice.
+    """
+
+    def __init__(self, limit: int | None, given: bool, report: Any) -> None:
+        if not (report is None or callable(report)):
+            raise OptionError(f"scan(report={report!r:.60}): give a function, such as print.")
+        self.limit, self.given, self.report = limit, given, report
+        self._told: set[ScanReport] = set()
+
+    def cut(self, steps: Any, parts: Parts, groups: Sequence[Sequence[Any]]) -> ScanReport:
+        """How a loop is cut whose gradient goes through these parts.
+
+        Raises:
+            NoPlanError: nothing fits into the budget that was given.
+        """
+        shared = not self.given and jax.default_backend() == "cpu"
+        of = _sizes(steps, parts, groups, shared)
+        # What a callback does is not to be done again: only our own loop leaves it out.
+        alone = self.given or steps.step.calls_back
+        ways = (Way.SPOOL,) if alone else (Way.RECOMPUTE, Way.SPOOL)
+        budget = self._budget(of, ways)
+        cut = best(of, budget, ways)
+        if cut is None:
+            raise NoPlanError(
+                f"scan(budget={budget}): a step saves {size(of.saved)} for its gradient, and a "
+                f"state has {size(of.state)}: the least budget is {least(of, ways)} "
+                f"({size(least(of, ways))})."
+            )
+        found = ScanReport(budget, of, cut, ways)
+        if self.report is not None and found not in self._told:
+            self._told.add(found)
+            self.report(found)
+        return found
+
+    def _budget(self, of: Sizes, ways: Sequence[Way]) -> int:
+        if self.limit is not None:
+            return self.limit
+        wanted = min(self._half, balanced(of)) if self.given else self._half
+        return max(wanted, least(of, ways))
+
+    @functools.cached_property
+    def _half(self) -> int:
+        return _free() // 2
+
+
+def in_pieces(steps: Any, cut: Cut, through: Callable[[Any], Any]) -> Callable[..., list[Any]]:
+    """A loop in its pieces, as a function of constants, carry and inputs.
+
+    Arguments:
+        through: the steps of a loop as such a function, with their states in a spool.
+    """
+    count, segment, kept = cut.count, cut.segment, cut.kept
+
+    def looped(consts: Any, carry: Any, xs: Any) -> list[Any]:
+        first, last = steps.cut(xs, 1, count * segment)
+        first = [leaf[0] for leaf in first]
+        if cut.way is Way.SPOOL:
+            head = steps.part(count * segment, segment)
+            carry, ys = head.apart(through(head)(consts, carry, first))
+        else:
+            again = jax.checkpoint(lambda carry, x: steps.run(consts, carry, x, segment))
+            body = lambda carry, x, *_: again(carry, x)  # noqa: E731
+            carry, ys = steps.over(body, carry, first, count * segment, segment)
+        carry, more = steps.run(consts, carry, last, kept)
+        return [*carry, *steps.joined([leaf[None] for leaf in ys], more)]
+
+    return looped if count else steps.whole  # type: ignore[no-any-return]
+
+
+def host_of(found: ScanReport) -> int | None:
+    """The main memory of a spool of our own; None for a share of what is free. Few sizes are told
+    apart, as such a spool stays open."""
+    half = max(found.budget // 2, LEAST_HOST)
+    return 1 << half.bit_length() - 1 if found.sizes.shared else None
+
+
+def _sizes(steps: Any, parts: Parts, groups: Sequence[Sequence[Any]], shared: bool) -> Sizes:
+    """What a loop takes: what `jax.vjp` of it holds that its arguments do not."""
+    chosen, others = divided(parts.arguments, groups)
+
+    def saved(chosen: Any, others: Any) -> list[Any]:
+        def of_chosen(*chosen: Any) -> list[Any]:
+            carry, ys = steps.run(*joined(parts.arguments, chosen, others), steps.length)
+            return Halves(parts.results).chosen([*carry, *ys])
+
+        return tree_util.tree_leaves(jax.vjp(of_chosen, *chosen)[1])
+
+    jaxpr = jax.make_jaxpr(saved)(chosen, others).jaxpr
+    there = {*jaxpr.invars, *jaxpr.constvars}
+    made = {each for each in jaxpr.outvars if not isinstance(each, Literal)} - there
+    # Beside what is stacked over the steps, what is the same in all of them is computed once.
+    stacked = sum(_bytes(each) for each in made if each.aval.shape[:1] == (steps.length,))
+    lanes = _lanes(groups)
+    return Sizes(
+        steps.length,
+        lanes * stacked // max(steps.length, 1),
+        lanes * sum(plain(leaf).nbytes for leaf in steps.carry.leaves),
+        lanes * (sum(map(_bytes, made)) - stacked),
+        shared,
+    )
+
+
+def _bytes(variable: Any) -> int:
+    return int(variable.aval.size * variable.aval.dtype.itemsize)
+
+
+def _free() -> int:
+    """The bytes that are free where JAX computes."""
+    given = jax.config.jax_default_device
+    device = given if isinstance(given, jax.Device) else jax.local_devices(backend=given)[0]
+    if device.platform == "cpu":
+        return free_host()
+    stats = device.memory_stats() or {}
+    if "bytes_limit" not in stats:
+        raise OptionError('scan(budget="auto"): this device does not say what is free: give bytes.')
+    return max(0, int(stats["bytes_limit"] - stats["bytes_in_use"]))
+
+
+def _lanes(groups: Sequence[Sequence[Any]]) -> int:
+    """How many times as large `jax.vmap` makes what is computed here. Where it goes over a
+    compiled function that is called in it, nobody knows yet."""
+    found: list[int] = []
+    lanes_p.bind(*map(jax.lax.stop_gradient, tree_util.tree_leaves(groups)), note=found.append)
+    return math.prod(found)
+
+
+def _batched(operands: Any, dims: Any, *, note: Any) -> Any:
+    pairs = [(each, dim) for each, dim in zip(operands, dims, strict=True) if dim is not None]
+    note(pairs[0][0].shape[pairs[0][1]])
+    return lanes_p.bind(*operands, note=note), []
+
+
+#: An operation without results, of which `jax.vmap` asks what it does to its operands.
+lanes_p = Primitive("unspool_lanes")
+lanes_p.multiple_results = True
+lanes_p.def_abstract_eval(lambda *_, note: [])
+lanes_p.def_impl(lambda *_, note: [])
+ad.primitive_jvps[lanes_p] = lambda given, _, note: (lanes_p.bind(*given, note=note), [])
+batching.primitive_batchers[lanes_p] = _batched
+mlir.register_lowering(lanes_p, lambda ctx, *operands, note: [])
