@@ -53,7 +53,7 @@ def test_scan(gpu_spool: unspool.Spool, wide: None, program: Any, every: int) ->
 
 def test_states_of_some_size_come_back_with_their_bits(gpu_spool: unspool.Spool) -> None:
     given = [jnp.arange(50_000.0) % 5, jnp.arange(50_000.0) % 7 - 3, jnp.arange(80.0) % 3 - 1]
-    found = gradients(exact, partial(loops.scan, spool=gpu_spool), *given)
+    found = gradients(exact, partial(loops.scan, spool=gpu_spool, segment=1), *given)
     expected = gradients(exact, jax.lax.scan, *given)
     assert jnp.array_equal(found[1][1], expected[1][1])
 
@@ -68,7 +68,7 @@ def test_small_states_are_saved_together(items: int, saves: int) -> None:
         return jax.jit(jax.grad(lambda u: scan(step, u, given[2])[0].sum()))(given[1])
 
     with unspool.Spool(host_memory="512MiB", device="cuda") as spool:
-        found = last(partial(loops.scan, spool=spool))
+        found = last(partial(loops.scan, spool=spool, segment=1))
         assert jnp.array_equal(found, last(jax.lax.scan))
         assert spool.stats().saves == saves and len(spool) == 0
 
@@ -92,7 +92,7 @@ def test_while_loop(gpu_spool: unspool.Spool, wide: None, every: int) -> None:
 def test_residuals_that_are_alive_at_once_and_histories_of_one_place(
     gpu_spool: unspool.Spool,
 ) -> None:
-    compiled = jax.jit(partial(wave, partial(loops.scan, spool=gpu_spool)))
+    compiled = jax.jit(partial(wave, partial(loops.scan, spool=gpu_spool, segment=1)))
     plain = jax.grad(partial(wave, jax.lax.scan), argnums=(0, 1, 2))
     pulls = [(f, jax.vjp(compiled, f * WEIGHT, START, ROWS)[1]) for f in (1.0, -1.0, 0.5)]
     for factor, pull in pulls:
@@ -103,7 +103,7 @@ def test_residuals_that_are_alive_at_once_and_histories_of_one_place(
         return jax.jit(jax.grad(lambda u: (part(part(u)) * part(u) * part(-u)).sum()))(START)
 
     expected = through_both(jax.lax.scan)
-    assert close(through_both(partial(loops.scan, spool=gpu_spool)), expected, 1e-4)
+    assert close(through_both(partial(loops.scan, spool=gpu_spool, segment=1)), expected, 1e-4)
 
 
 def test_vmap(gpu_spool: unspool.Spool) -> None:
@@ -114,13 +114,15 @@ def test_vmap(gpu_spool: unspool.Spool) -> None:
             WEIGHT, lanes, ROWS
         )
 
-    assert close(taken(partial(loops.scan, spool=gpu_spool)), taken(jax.lax.scan), 1e-4)
+    assert close(taken(partial(loops.scan, spool=gpu_spool, segment=1)), taken(jax.lax.scan), 1e-4)
 
 
 def test_a_full_spool_is_an_error_that_leaves_nothing() -> None:
     start = jnp.ones(100_000)
     with unspool.Spool(host_memory="2MiB", device="cuda", timeout=5) as small:
-        taken = jax.jit(jax.grad(lambda w: wave(partial(loops.scan, spool=small), w, start, ROWS)))
+        taken = jax.jit(
+            jax.grad(lambda w: wave(partial(loops.scan, spool=small, segment=1), w, start, ROWS))
+        )
         with pytest.raises(Exception, match="There is no room for version"):
             jax.block_until_ready(taken(start))
         assert len(small) == 0

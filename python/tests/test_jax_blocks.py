@@ -88,7 +88,7 @@ def test_an_unroll_that_makes_no_sense_is_refused_as_by_jax(
     spool: unspool.Spool, unroll: Any
 ) -> None:
     with pytest.raises((ValueError, TypeError)):
-        gradients(wave, partial(loops.scan, spool=spool, unroll=unroll))
+        gradients(wave, partial(loops.scan, spool=spool, segment=1, unroll=unroll))
 
 
 @pytest.mark.parametrize("steps", [0, 1, 7, 8, 9, 21])
@@ -126,7 +126,7 @@ def steps_of(scan: Any, items: int, steps: int = 16) -> Any:
 @pytest.mark.parametrize(("items", "saves"), [(10_000, 4), (32_768, 8), (32_769, 16)])
 def test_the_bytes_of_a_block_are_bounded(spool: unspool.Spool, items: int, saves: int) -> None:
     # 256 KiB on the host; six states of 40,000 bytes do not divide the sixteen.
-    found = steps_of(partial(loops.scan, spool=spool), items)
+    found = steps_of(partial(loops.scan, spool=spool, segment=1), items)
     assert close(found, steps_of(jax.lax.scan, items))
     assert spool.stats().saves == saves
 
@@ -134,10 +134,10 @@ def test_the_bytes_of_a_block_are_bounded(spool: unspool.Spool, items: int, save
 def test_a_block_is_small_beside_the_smallest_tier(tmp_path: Any) -> None:
     with unspool.Spool(device_memory="256KiB", host_memory="64MiB", device="cpu") as spool:
         # A sixteenth are four states.
-        steps_of(partial(loops.scan, spool=spool), 1024)
+        steps_of(partial(loops.scan, spool=spool, segment=1), 1024)
         assert spool.stats().saves == 4
     with unspool.Spool(host_memory="16KiB", disk=tmp_path) as spool:
-        steps_of(partial(loops.scan, spool=spool), 1024)
+        steps_of(partial(loops.scan, spool=spool, segment=1), 1024)
         assert spool.stats().saves == 16
 
 
@@ -154,14 +154,14 @@ def test_what_a_codec_does_to_an_array_it_does_to_a_state(codec: Any, saves: int
     if codec == "raw" and of == "spool":
         codec = None
     with unspool.Spool(host_memory="64MiB", **({"codec": codec} if of == "spool" else {})) as spool:
-        found = steps_of(partial(loops.scan, spool=spool, **options), 1024)
+        found = steps_of(partial(loops.scan, spool=spool, segment=1, **options), 1024)
         assert close(found, steps_of(jax.lax.scan, 1024), 1e-5)
         assert spool.stats().saves == saves
 
 
 def test_the_codec_of_a_loop_goes_before_that_of_its_spool() -> None:
     with unspool.Spool(host_memory="64MiB", codec=Bound(range=1e-3)) as spool:
-        steps_of(partial(loops.scan, spool=spool, codec="lossless"), 1024)
+        steps_of(partial(loops.scan, spool=spool, segment=1, codec="lossless"), 1024)
         assert spool.stats().saves == 2
 
 
@@ -220,6 +220,6 @@ def test_a_loop_in_a_block_has_blocks_of_its_own(spool: unspool.Spool) -> None:
     def taken(scan: Any) -> Any:
         return jax.jit(jax.grad(partial(last, scan), argnums=(0, 1)))(WEIGHT, jnp.ones(9) / 3)
 
-    assert close(taken(partial(loops.scan, spool=spool)), taken(jax.lax.scan))
+    assert close(taken(partial(loops.scan, spool=spool, segment=1)), taken(jax.lax.scan))
     # Nine steps are two blocks; the inner loop saves in each step, when that is taken again.
     assert spool.stats().saves == 2 + 9 * 2

@@ -66,7 +66,7 @@ def loss(spool: unspool.Spool, failing: Failing) -> Any:
 
     def summed(w: Any) -> Any:
         step = lambda u, _: (watched(jnp.sin(u * w)), None)  # noqa: E731
-        return loops.scan(step, START, None, STEPS, spool=spool)[0].sum()
+        return loops.scan(step, START, None, STEPS, spool=spool, segment=1)[0].sum()
 
     return summed
 
@@ -164,7 +164,7 @@ def test_what_a_call_left_is_gone_in_the_next_one_beside_a_function_that_is_held
 
     def last(w: Any) -> Any:
         step = lambda u, _: (same(jnp.sin(u * w)), None)  # noqa: E731
-        return loops.scan(step, START, None, 2, spool=spool)[0].sum()
+        return loops.scan(step, START, None, 2, spool=spool, segment=1)[0].sum()
 
     taken, looking = jax.jit(jax.grad(loss)), jax.jit(jax.grad(last))
     calls = calls_of(taken, failing)
@@ -195,7 +195,7 @@ def test_a_spool_that_was_full_has_nothing_of_the_other_loops_of_the_program() -
 
         def last(start: Any, w: Any) -> Any:
             step = lambda u, _: (jnp.sin(u * w), None)  # noqa: E731
-            return loops.scan(step, start, None, STEPS, spool=spool)[0].sum()
+            return loops.scan(step, start, None, STEPS, spool=spool, segment=1)[0].sum()
 
         loss = lambda w: last(jnp.ones(10), w) * last(jnp.ones(30_000), w)  # noqa: E731
         with pytest.raises(Exception, match="There is no room for version"):
@@ -228,7 +228,7 @@ def test_a_look_at_the_spool_in_the_middle_of_a_program_drops_nothing(
     def last(w: Any) -> Any:
         one = lambda: jax.pure_callback(look, jax.ShapeDtypeStruct((), jnp.float32))  # noqa: E731
         step = lambda u, _: (jnp.sin(u * w) * one(), None)  # noqa: E731
-        return loops.scan(step, START, None, STEPS, spool=spool)[0].sum()
+        return loops.scan(step, START, None, STEPS, spool=spool, segment=1)[0].sum()
 
     step = lambda w, u, _: (jnp.sin(u * w), None)  # noqa: E731
     plain = jax.grad(lambda w: jax.lax.scan(partial(step, w), START, None, STEPS)[0].sum())
@@ -240,7 +240,7 @@ def test_a_look_at_the_spool_in_the_middle_of_a_program_drops_nothing(
 def test_threads_that_look_while_others_compute(spool: unspool.Spool) -> None:
     def last(w: Any) -> Any:
         step = lambda u, _: (jnp.sin(u * w), None)  # noqa: E731
-        return loops.scan(step, START, None, STEPS, spool=spool)[0].sum()
+        return loops.scan(step, START, None, STEPS, spool=spool, segment=1)[0].sum()
 
     taken, over = jax.jit(jax.grad(last)), threading.Event()
     expected = taken(WEIGHT)
@@ -270,7 +270,7 @@ def test_threads_that_ask_at_once_do_not_wait_for_each_other() -> None:
         from unspool._unspool import jax_tidied_by
 
         with unspool.Spool(host_memory="1MiB") as spool:
-            run = lambda x: loops.scan(lambda u, _: (u * x, None), x, None, 8, spool=spool)[0]
+            run = lambda x: loops.scan(lambda u, _: (u * x, None), x, None, 8, spool=spool, segment=1)[0]
             kept = jax.vjp(run, jnp.float32(1))
             both = threading.Barrier(2)
             before = jax_tidied_by(lambda of_python, run: both.wait(20))

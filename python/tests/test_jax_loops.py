@@ -45,7 +45,8 @@ def spool() -> Any:
 
 
 def through(spool: unspool.Spool, **options: Any) -> Any:
-    return partial(loops.scan, spool=spool, **options)
+    """A scan that saves every state, unless `options` say otherwise."""
+    return partial(loops.scan, spool=spool, **{"segment": 1, **options})
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -435,7 +436,7 @@ def test_a_disk_that_fails_is_an_error(tmp_path: Path) -> None:
 
 
 def test_without_a_spool_one_is_opened_and_kept() -> None:
-    found = gradients(wave, partial(loops.scan, budget="8MiB"))
+    found = gradients(wave, partial(loops.scan, segment=1))
     assert close(found, gradients(wave, jax.lax.scan))
     loop = partial(loops.while_loop, budget="8MiB")
     assert jax.jit(jax.grad(partial(doubled, loop), argnums=1))(WEIGHT, START).shape == START.shape
@@ -447,6 +448,8 @@ def test_without_a_spool_one_is_opened_and_kept() -> None:
         ({"spool": 3}, "give a Spool"),
         ({"spool": []}, "give a Spool"),
         ({"segment": 0}, "1 or more"),
+        ({"segment": "long"}, "1 or more"),
+        ({"report": "all"}, "a function"),
         ({"length": 3}, "different numbers"),
         ({"budget": "much", "spool": None}, "budget"),
         ({"codec": "best"}, "codec"),
@@ -457,7 +460,7 @@ def test_arguments_that_make_no_sense(spool: unspool.Spool, options: Any, said: 
     with pytest.raises(unspool.Error, match=said):
         loops.scan(lambda c, x: (c, None), START, ROWS, **{"spool": spool, **options})
     with pytest.raises(unspool.errors.OptionError, match="budget"):
-        loops.scan(lambda c, x: (c, None), START, ROWS, spool=spool, budget="1MiB")
+        loops.scan(lambda c, x: (c, None), START, ROWS, segment=2, budget="1MiB")
 
 
 def test_steps_that_return_something_else(spool: unspool.Spool) -> None:

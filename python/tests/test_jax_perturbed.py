@@ -131,7 +131,7 @@ def test_transformations_keep_what_has_no_derivative_apart(spool: unspool.Spool,
     def loss(scan: Any, w: Any) -> Any:
         return counted(scan, w, opaque) + result_is_read(scan, w, opaque)
 
-    found = around(partial(loss, partial(loops.scan, spool=spool)), kind)(WEIGHT)
+    found = around(partial(loss, partial(loops.scan, spool=spool, segment=1)), kind)(WEIGHT)
     assert close(found, around(partial(loss, jax.lax.scan), kind)(WEIGHT), 1e-5)
 
 
@@ -163,7 +163,7 @@ def test_a_derivative_that_is_needed_and_missing_raises_as_in_jax(spool: unspool
     def loss(scan: Any, w: Any) -> Any:
         return scan(lambda u, x: (u * table(w[0]), None), START, ROWS)[0].sum()
 
-    for scan in (jax.lax.scan, partial(loops.scan, spool=spool)):
+    for scan in (jax.lax.scan, partial(loops.scan, spool=spool, segment=1)):
         with pytest.raises(ValueError, match="Pure callbacks do not support JVP"):
             jax.jit(jax.grad(partial(loss, scan)))(WEIGHT)
 
@@ -173,7 +173,7 @@ def test_a_loop_that_no_gradient_goes_through_saves_nothing(spool: unspool.Spool
         fixed = jax.lax.stop_gradient(w)
         return scan(lambda u, x: (opaque(u) * 0.4 + fixed, x), START, ROWS)[0] @ w
 
-    found = jax.jit(jax.grad(partial(loss, partial(loops.scan, spool=spool))))(WEIGHT)
+    found = jax.jit(jax.grad(partial(loss, partial(loops.scan, spool=spool, segment=1))))(WEIGHT)
     assert close(found, jax.jit(jax.grad(partial(loss, jax.lax.scan)))(WEIGHT))
     assert spool.stats().saves == 0
 
@@ -198,7 +198,7 @@ def test_a_callback_is_called_as_often_as_in_jax_where_its_value_is_not_needed_a
         jax.block_until_ready(taken(WEIGHT))
         return len(calls)
 
-    assert count(partial(loops.scan, spool=spool)) == count(jax.lax.scan) == 9
+    assert count(partial(loops.scan, spool=spool, segment=1)) == count(jax.lax.scan) == 9
 
 
 def halves(loop: Any, w: Any) -> Any:
@@ -216,7 +216,9 @@ def halves(loop: Any, w: Any) -> Any:
 
 def test_without_jit_steps_see_values(spool: unspool.Spool) -> None:
     def ours(step: Any, start: Any) -> Any:
-        return loops.scan(lambda c, x: (step(c, x), None), start, None, 5, spool=spool)[0]
+        return loops.scan(lambda c, x: (step(c, x), None), start, None, 5, spool=spool, segment=1)[
+            0
+        ]
 
     def until(step: Any, start: Any) -> Any:
         return loops.while_loop(lambda c: c["n"] < 9, step, start, spool=spool, max_steps=5)
@@ -240,14 +242,14 @@ def test_without_jit_a_scan_is_that_of_jax(spool: unspool.Spool, reverse: bool) 
         return jax.value_and_grad(loss)(WEIGHT), jax.grad(jax.checkpoint(loss))(WEIGHT)
 
     with jax.disable_jit():
-        assert close(taken(partial(loops.scan, spool=spool)), taken(jax.lax.scan))
+        assert close(taken(partial(loops.scan, spool=spool, segment=1)), taken(jax.lax.scan))
 
 
 def test_a_backward_pass_without_jit_reads_what_was_saved_with_it(spool: unspool.Spool) -> None:
     def loss(scan: Any, w: Any) -> Any:
         return scan(lambda u, x: (jnp.sin(u * w), u), START, ROWS)[0].sum()
 
-    _, pull = jax.vjp(jax.jit(partial(loss, partial(loops.scan, spool=spool))), WEIGHT)
+    _, pull = jax.vjp(jax.jit(partial(loss, partial(loops.scan, spool=spool, segment=1))), WEIGHT)
     assert len(spool) == 2
     with jax.disable_jit():
         assert close(pull(1.0)[0], jax.grad(partial(loss, jax.lax.scan))(WEIGHT))
@@ -278,14 +280,14 @@ def test_checks_of_jax_find_nothing(spool: unspool.Spool, context: Any) -> None:
     expected = jax.grad(partial(loss, jax.lax.scan))(WEIGHT)
     for around in (jax.jit, lambda f: f):
         with context():
-            taken = around(jax.grad(partial(loss, partial(loops.scan, spool=spool))))
+            taken = around(jax.grad(partial(loss, partial(loops.scan, spool=spool, segment=1))))
             assert close(taken(WEIGHT), expected)
 
 
 @pytest.mark.parametrize("forwards", [jax.jacfwd, lambda f: lambda w: jax.linearize(f, w)[1](w)])
 def test_tangents_are_refused(spool: unspool.Spool, forwards: Any) -> None:
     for loop in (
-        lambda w: loops.scan(lambda u, x: (u * w, None), START, ROWS, spool=spool)[0],
+        lambda w: loops.scan(lambda u, x: (u * w, None), START, ROWS, spool=spool, segment=1)[0],
         lambda w: loops.while_loop(lambda u: u[0] < 5, lambda u: u * w, START, spool=spool),
     ):
         with pytest.raises((OptionError, TypeError), match="forward-mode"):
@@ -329,7 +331,9 @@ def test_a_step_that_reads_what_would_differ_is_refused(spool: unspool.Spool) ->
         return u * w * io_callback(draw, SCALAR)
 
     def scanned(w: Any) -> Any:
-        return loops.scan(lambda u, _: (step(w, u), None), START, None, 5, spool=spool)[0].sum()
+        return loops.scan(lambda u, _: (step(w, u), None), START, None, 5, spool=spool, segment=1)[
+            0
+        ].sum()
 
     def until(w: Any) -> Any:
         return loops.while_loop(

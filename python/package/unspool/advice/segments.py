@@ -11,6 +11,7 @@ Nothing here knows JAX, moves a byte or reads a clock.
 
 from __future__ import annotations
 
+import bisect
 import enum
 import itertools
 import math
@@ -33,6 +34,10 @@ class Way(enum.StrEnum):
 #: What a segment costs besides its steps, in steps: a state is copied twice, or crosses a link
 #: twice. Of a wave on an H100 it is 1.3, and 2 to 13, by how much of it hides behind computing.
 PRICE = {Way.KEEP: 0, Way.RECOMPUTE: 1, Way.SPOOL: 8}
+
+#: The fewest segments. XLA runs a loop of one as it stands, sees that the same is computed twice, and
+#: keeps it.
+FEWEST = {Way.RECOMPUTE: 2, Way.SPOOL: 1}
 
 #: States of a spool that are in memory at once: one is saved or restored while another is used.
 STAGED = 2
@@ -102,13 +107,9 @@ def best(of: Sizes, budget: int, ways: Sequence[Way]) -> Cut | None:
 
 
 def least(of: Sizes, ways: Sequence[Way]) -> int:
-    """The smallest budget in which something fits, where states may wait in a spool at least."""
-    half, single = of.steps // 2, min(of.steps, 1)
-    cuts = [
-        Cut(Way.RECOMPUTE, single, half, of.steps - half),
-        Cut(Way.SPOOL, of.steps - single, single, single),
-    ]
-    return min(cut.bytes(of) for cut in (_all(of), *cuts) if cut.way in (Way.KEEP, *ways))
+    """The smallest budget in which something fits."""
+    budgets = range(_all(of).bytes(of) + 1)
+    return bisect.bisect_left(budgets, True, key=lambda each: best(of, each, ways) is not None)
 
 
 def balanced(of: Sizes) -> int:
@@ -129,7 +130,7 @@ def _segments(way: Way, of: Sizes, room: int) -> Cut | None:
     found: Cut | None = None
     # Fewer segments would be longer than the room.
     fewest = -(-of.steps // max(room // of.saved, 1)) - 1
-    for count in itertools.count(max(fewest, 1)):
+    for count in itertools.count(max(fewest, FEWEST[way])):
         here = room // 2 if of.shared and way is Way.SPOOL else room
         waiting = min(count, STAGED) if way is Way.SPOOL else count
         longest = (here - waiting * of.state) // of.saved

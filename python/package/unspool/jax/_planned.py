@@ -74,25 +74,31 @@ class Planner:
         # What a callback does is not to be done again: only our own loop leaves it out.
         alone = self.given or steps.step.calls_back
         ways = (Way.SPOOL,) if alone else (Way.RECOMPUTE, Way.SPOOL)
-        budget = self._budget(of, ways)
+        budget = self._budget(of)
         cut = best(of, budget, ways)
         if cut is None:
-            raise NoPlanError(
-                f"scan(budget={budget}): a step saves {size(of.saved)} for its gradient, and a "
-                f"state has {size(of.state)}: the least budget is {least(of, ways)} "
-                f"({size(least(of, ways))})."
-            )
+            budget = self._least(of, ways)
+            cut = best(of, budget, ways)
         found = ScanReport(budget, of, cut, ways)
         if self.report is not None and found not in self._told:
             self._told.add(found)
             self.report(found)
         return found
 
-    def _budget(self, of: Sizes, ways: Sequence[Way]) -> int:
+    def _budget(self, of: Sizes) -> int:
         if self.limit is not None:
             return self.limit
-        wanted = min(self._half, balanced(of)) if self.given else self._half
-        return max(wanted, least(of, ways))
+        return min(self._half, balanced(of)) if self.given else self._half
+
+    def _least(self, of: Sizes, ways: Sequence[Way]) -> int:
+        """What is taken where no more is free; a budget that was given is kept."""
+        found = least(of, ways)
+        if self.limit is None:
+            return found
+        raise NoPlanError(
+            f"scan(budget={self.limit}): a step saves {size(of.saved)} for its gradient, and a state "
+            f"has {size(of.state)}. The least budget is {found} ({size(found)})."
+        )
 
     @functools.cached_property
     def _half(self) -> int:
