@@ -270,7 +270,8 @@ def test_threads_that_ask_at_once_do_not_wait_for_each_other() -> None:
         from unspool._unspool import jax_tidied_by
 
         with unspool.Spool(host_memory="1MiB") as spool:
-            run = lambda x: loops.scan(lambda u, _: (u * x, None), x, None, 8, spool=spool, segment=1)[0]
+            given = {"spool": spool, "segment": 1}
+            run = lambda x: loops.scan(lambda u, _: (u * x, None), x, None, 8, **given)[0]
             kept = jax.vjp(run, jnp.float32(1))
             both = threading.Barrier(2)
             before = jax_tidied_by(lambda of_python, run: both.wait(20))

@@ -482,7 +482,7 @@ from jax_programs import BLOCKS, ROWS, START, WEIGHT, close, wave
 mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
 lanes = jnp.stack([START, -START])
 spool = unspool.Spool(host_memory="16MiB")
-ours = partial(unspool.jax.scan, spool=spool)
+ours = partial(unspool.jax.scan, spool=spool, segment=1)
 
 def total(scan, weight, lanes):
     part = lambda weight, lane: jax.lax.psum(wave(scan, weight, lane[0], ROWS), "d")
@@ -498,6 +498,8 @@ def doubled(weight, u):
 taken = lambda scan: jax.jit(jax.grad(partial(total, scan), argnums=(0, 1)))(WEIGHT, lanes)
 assert close(taken(ours), taken(jax.lax.scan))
 assert spool.stats().saves == 2 * BLOCKS and len(spool) == 0
+for budget in ("auto", 400):
+    assert close(taken(partial(unspool.jax.scan, budget=budget)), taken(jax.lax.scan))
 
 def longer(vary, weight, lanes, every=3):
     def part(weight, lane):
@@ -528,6 +530,13 @@ except unspool.errors.OptionError as error:
     assert "jax.shard_map" in str(error)
 else:
     raise SystemExit("a program that XLA divides was not refused")
+# XLA divides what is in its own memory.
+for budget in ("auto", 500):
+    found, expected = (
+        jax.jit(jax.grad(lambda u: scan(lambda u, x: (u * x * u, None), u, ROWS)[0].sum()))(lanes)
+        for scan in (partial(unspool.jax.scan, budget=budget), jax.lax.scan)
+    )
+    assert close(found, expected)
 spool.close()
 """
 

@@ -15,8 +15,9 @@ jax = pytest.importorskip("jax", "0.10")
 import jax.numpy as jnp  # noqa: E402
 import unspool.jax as loops  # noqa: E402
 from jax.experimental import io_callback  # noqa: E402
+from unspool.advice.segments import Cut, Way  # noqa: E402
 from unspool.errors import OptionError  # noqa: E402
-from unspool.jax import _perturbed  # noqa: E402
+from unspool.jax import _perturbed, _planned  # noqa: E402
 
 from jax_programs import ROWS, START, WEIGHT, close  # noqa: E402
 
@@ -132,6 +133,37 @@ def test_transformations_keep_what_has_no_derivative_apart(spool: unspool.Spool,
         return counted(scan, w, opaque) + result_is_read(scan, w, opaque)
 
     found = around(partial(loss, partial(loops.scan, spool=spool, segment=1)), kind)(WEIGHT)
+    assert close(found, around(partial(loss, jax.lax.scan), kind)(WEIGHT), 1e-5)
+
+
+#: Pieces of 13 steps, in XLA's memory and through a spool.
+CUTS = [Cut(Way.KEEP, 0, 0, 13), Cut(Way.RECOMPUTE, 2, 5, 3), Cut(Way.SPOOL, 2, 5, 3)]
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.way.name)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_loop_within_a_budget_keeps_what_has_no_derivative_apart(
+    monkeypatch: pytest.MonkeyPatch, program: Any, cut: Cut
+) -> None:
+    monkeypatch.setattr(_planned, "best", lambda *_: cut)
+    for of in (opaque, searched):
+        found, expected = (
+            jax.jit(jax.value_and_grad(lambda w: program(scan, w, of)))(WEIGHT)  # noqa: B023
+            for scan in (loops.scan, jax.lax.scan)
+        )
+        assert close(found, expected)
+
+
+@pytest.mark.parametrize("cut", CUTS[1:], ids=lambda cut: cut.way.name)
+@pytest.mark.parametrize("kind", KINDS)
+def test_transformations_of_a_loop_within_a_budget(
+    monkeypatch: pytest.MonkeyPatch, kind: str, cut: Cut
+) -> None:
+    def loss(scan: Any, w: Any) -> Any:
+        return counted(scan, w, opaque) + result_is_read(scan, w, opaque)
+
+    monkeypatch.setattr(_planned, "best", lambda *_: cut)
+    found = around(partial(loss, loops.scan), kind)(WEIGHT)
     assert close(found, around(partial(loss, jax.lax.scan), kind)(WEIGHT), 1e-5)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import unspool
 from unspool.advice import NoPlanError
-from unspool.advice.segments import Cut, ScanReport, Way, least
+from unspool.advice.segments import Cut, ScanReport, Way, best, least
 from unspool.errors import OptionError
 
 jax = pytest.importorskip("jax", "0.10")
@@ -30,6 +30,7 @@ from jax_programs import (  # noqa: E402
     wave,
 )
 
+WAYS = (Way.RECOMPUTE, Way.SPOOL)
 WHOLE = jnp.arange(6.0), jnp.arange(6.0) - 3, jnp.arange(13.0) % 5 - 2
 
 
@@ -43,14 +44,14 @@ def report_of(program: Any, *arguments: Any, **options: Any) -> ScanReport:
 
 
 def budget_of(way: Way, program: Any, *arguments: Any) -> int:
-    """A budget with which a loop goes this way."""
+    """A budget with which a loop goes this way, or the least one."""
     found = report_of(program, *arguments)
-    lowest = least(found.sizes, (Way.RECOMPUTE, Way.SPOOL))
-    return {
-        Way.KEEP: found.kept_bytes,
-        Way.RECOMPUTE: found.kept_bytes * 2 // 3,
-        Way.SPOOL: lowest,
-    }[way]
+    lowest = least(found.sizes, WAYS)
+    if way is Way.RECOMPUTE:
+        budgets = range(found.kept_bytes - 1, lowest, -1)
+        cuts = ((each, best(found.sizes, each, WAYS)) for each in budgets)
+        return next((each for each, cut in cuts if cut and cut.way is way and cut.kept), lowest)
+    return found.kept_bytes if way is Way.KEEP else lowest
 
 
 def by_hand(cut: Cut, step: Any, start: Any, rows: Any) -> Any:
@@ -98,12 +99,11 @@ def test_loops_of_any_length_without_inputs(way: Way, length: int) -> None:
     def last(scan: Any, w: Any) -> Any:
         return scan(lambda u, _: (w - u * jnp.sign(u), None), WHOLE[1], None, length)[0].sum()
 
-    seen: list[ScanReport] = []
-    jax.eval_shape(jax.grad(partial(last, partial(loops.scan, report=seen.append))), WHOLE[0])
-    of = seen[0].sizes
-    lowest = least(of, (Way.RECOMPUTE, Way.SPOOL))
-    budget = {Way.KEEP: "auto", Way.RECOMPUTE: (lowest + seen[0].kept_bytes) // 2}.get(way, lowest)
-    found = jax.jit(jax.grad(partial(last, partial(loops.scan, budget=budget or 1))))(WHOLE[0])
+    def program(scan: Any, w: Any, start: Any, rows: Any) -> Any:
+        return last(scan, w) + 0 * (start.sum() + rows.sum())
+
+    budget = budget_of(way, program, *WHOLE) or 1
+    found = jax.jit(jax.grad(partial(last, partial(loops.scan, budget=budget))))(WHOLE[0])
     assert same(found, jax.jit(jax.grad(partial(last, jax.lax.scan)))(WHOLE[0]))
 
 

@@ -2,9 +2,10 @@
 
 A backward pass takes the steps from the last to the first. What a step saves for it is kept, or
 forgotten and recomputed with its segment from the state at which that begins. The steps of a loop
-are `count` segments of equal length, whose states wait in memory or in a spool, and then a last
-piece, of which everything is kept: it is gone when the first segment is recomputed. So the most
-bytes at once are those of the waiting states and of the longest piece.
+are `count` segments of equal length, whose states wait in memory or in a spool, and then perhaps a
+last piece, of which everything is kept: it is gone when the first segment is recomputed. So the
+most bytes at once are those of the waiting states and of the longest piece. With a last piece,
+inputs and outputs of the loop are in two arrays, which are copies.
 
 Nothing here knows JAX, moves a byte or reads a clock.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import bisect
 import enum
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -35,7 +37,7 @@ class Way(enum.StrEnum):
 #: twice. Of a wave on an H100 it is 1.3, and 2 to 13, by how much of it hides behind computing.
 PRICE = {Way.KEEP: 0, Way.RECOMPUTE: 1, Way.SPOOL: 8}
 
-#: The fewest segments. XLA runs a loop of one as it stands, sees that the same is computed twice, and
+#: The fewest segments. XLA has no loop for a single one, sees that the same is computed twice, and
 #: keeps it.
 FEWEST = {Way.RECOMPUTE: 2, Way.SPOOL: 1}
 
@@ -52,6 +54,7 @@ class Sizes:
         saved: bytes that one step saves for its gradient.
         state: bytes of the carry.
         fixed: bytes that are saved once for all steps.
+        rows: bytes of the inputs and outputs of all steps.
         shared: whether a spool would be in the same memory. It may then take half of it.
     """
 
@@ -59,6 +62,7 @@ class Sizes:
     saved: int
     state: int
     fixed: int = 0
+    rows: int = 0
     shared: bool = False
 
 
@@ -70,7 +74,7 @@ class Cut:
         way: where states wait.
         count: the number of recomputed segments.
         segment: steps in each of them.
-        kept: the last steps, of which everything is kept.
+        kept: the last steps, of which everything is kept; 0 where segments are all.
     """
 
     way: Way
@@ -93,7 +97,8 @@ class Cut:
         waiting, parts = self.count, 1
         if self.way is Way.SPOOL:
             waiting, parts = min(waiting, STAGED), 1 + of.shared
-        return of.fixed + parts * (waiting * of.state + max(self.kept, self.segment) * of.saved)
+        pieces = parts * (waiting * of.state + max(self.kept, self.segment) * of.saved)
+        return of.fixed + pieces + (of.rows if self.count and self.kept else 0)
 
 
 def best(of: Sizes, budget: int, ways: Sequence[Way]) -> Cut | None:
@@ -102,7 +107,9 @@ def best(of: Sizes, budget: int, ways: Sequence[Way]) -> Cut | None:
     room = budget - of.fixed
     if of.steps * of.saved <= room:
         return _all(of)
-    cuts = [_segments(way, of, room) for way in ways]
+    cuts = [
+        cut for way in ways for cut in (_even(way, of, budget), _uneven(way, of, room - of.rows))
+    ]
     return min((cut for cut in cuts if cut is not None), key=lambda cut: cut.cost, default=None)
 
 
@@ -123,8 +130,21 @@ def _all(of: Sizes) -> Cut:
     return Cut(Way.KEEP, 0, 0, of.steps)
 
 
-def _segments(way: Way, of: Sizes, room: int) -> Cut | None:
-    """The fastest cut into segments."""
+def _even(way: Way, of: Sizes, budget: int) -> Cut | None:
+    """The fewest segments without a last piece."""
+    cuts = (Cut(way, count, of.steps // count, 0) for count in _divisors(of.steps))
+    fits = (cut for cut in cuts if cut.count >= FEWEST[way] and cut.bytes(of) <= budget)
+    return next(fits, None)
+
+
+@functools.lru_cache
+def _divisors(steps: int) -> list[int]:
+    small = [each for each in range(1, math.isqrt(steps) + 1) if steps % each == 0]
+    return sorted({*small, *(steps // each for each in small)})
+
+
+def _uneven(way: Way, of: Sizes, room: int) -> Cut | None:
+    """The fastest cut into segments and a last piece."""
     if of.saved == 0:
         return None
     found: Cut | None = None

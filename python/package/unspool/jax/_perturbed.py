@@ -150,7 +150,9 @@ def derived(
 
     def rule(groups: Groups, dots: Groups) -> Any:
         pairs = zip(groups, dots, strict=True)
-        parts = parts_of(groups, [[_moves(*one) for one in zip(*each, strict=True)] for each in pairs])
+        parts = parts_of(
+            groups, [[_moves(*one) for one in zip(*each, strict=True)] for each in pairs]
+        )
         way = way_of(parts, groups)
         chosen, others = divided(parts.arguments, groups)
         of_chosen = lambda *chosen: way(*joined(parts.arguments, chosen, others))  # noqa: E731

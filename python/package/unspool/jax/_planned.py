@@ -23,7 +23,7 @@ from unspool.advice.sizes import bytes_of
 from unspool.errors import OptionError
 from unspool.stats import size
 
-from ._closures import Halves, plain
+from ._closures import Halves
 from ._perturbed import Parts, divided, joined
 
 __all__ = ["Planner", "host_of", "in_pieces", "limit_of"]
@@ -75,10 +75,10 @@ class Planner:
         alone = self.given or steps.step.calls_back
         ways = (Way.SPOOL,) if alone else (Way.RECOMPUTE, Way.SPOOL)
         budget = self._budget(of)
-        cut = best(of, budget, ways)
-        if cut is None:
+        if (cut := best(of, budget, ways)) is None:
             budget = self._least(of, ways)
             cut = best(of, budget, ways)
+        assert cut is not None
         found = ScanReport(budget, of, cut, ways)
         if self.report is not None and found not in self._told:
             self._told.add(found)
@@ -96,8 +96,8 @@ class Planner:
         if self.limit is None:
             return found
         raise NoPlanError(
-            f"scan(budget={self.limit}): a step saves {size(of.saved)} for its gradient, and a state "
-            f"has {size(of.state)}. The least budget is {found} ({size(found)})."
+            f"scan(budget={self.limit}): a step saves {size(of.saved)} for its gradient, and a "
+            f"state has {size(of.state)}. The least budget is {found} ({size(found)})."
         )
 
     @functools.cached_property
@@ -111,22 +111,26 @@ def in_pieces(steps: Any, cut: Cut, through: Callable[[Any], Any]) -> Callable[.
     Arguments:
         through: the steps of a loop as such a function, with their states in a spool.
     """
-    count, segment, kept = cut.count, cut.segment, cut.kept
+    length = cut.recomputed
+
+    def head(consts: Any, carry: Any, xs: Any) -> Any:
+        if cut.way is Way.SPOOL:
+            part = steps.part(length, cut.segment)
+            return part.apart(through(part)(consts, carry, xs))
+        again = jax.checkpoint(lambda carry, x: steps.run(consts, carry, x, cut.segment))
+        body = lambda carry, x, *_: again(carry, x)  # noqa: E731
+        return steps.over(body, list(carry), xs, length, cut.segment)
 
     def looped(consts: Any, carry: Any, xs: Any) -> list[Any]:
-        first, last = steps.cut(xs, 1, count * segment)
-        first = [leaf[0] for leaf in first]
-        if cut.way is Way.SPOOL:
-            head = steps.part(count * segment, segment)
-            carry, ys = head.apart(through(head)(consts, carry, first))
-        else:
-            again = jax.checkpoint(lambda carry, x: steps.run(consts, carry, x, segment))
-            body = lambda carry, x, *_: again(carry, x)  # noqa: E731
-            carry, ys = steps.over(body, carry, first, count * segment, segment)
-        carry, more = steps.run(consts, carry, last, kept)
+        if not cut.kept:
+            carry, ys = head(consts, carry, xs)
+            return [*carry, *ys]
+        first, last = steps.cut(xs, 1, length)
+        carry, ys = head(consts, carry, [leaf[0] for leaf in first])
+        carry, more = steps.run(consts, carry, last, cut.kept)
         return [*carry, *steps.joined([leaf[None] for leaf in ys], more)]
 
-    return looped if count else steps.whole  # type: ignore[no-any-return]
+    return looped if cut.count else steps.whole
 
 
 def host_of(found: ScanReport) -> int | None:
@@ -149,21 +153,24 @@ def _sizes(steps: Any, parts: Parts, groups: Sequence[Sequence[Any]], shared: bo
 
     jaxpr = jax.make_jaxpr(saved)(chosen, others).jaxpr
     there = {*jaxpr.invars, *jaxpr.constvars}
-    made = {each for each in jaxpr.outvars if not isinstance(each, Literal)} - there
+    found = {each for each in jaxpr.outvars if not isinstance(each, Literal)} - there
+    made = [each.aval for each in found]
     # Beside what is stacked over the steps, what is the same in all of them is computed once.
-    stacked = sum(_bytes(each) for each in made if each.aval.shape[:1] == (steps.length,))
+    stacked = sum(_bytes(each) for each in made if each.shape[:1] == (steps.length,))
+    outputs = steps.step.avals[len(steps.carry.leaves) :]
     lanes = _lanes(groups)
     return Sizes(
         steps.length,
-        lanes * stacked // max(steps.length, 1),
-        lanes * sum(plain(leaf).nbytes for leaf in steps.carry.leaves),
-        lanes * (sum(map(_bytes, made)) - stacked),
-        shared,
+        saved=lanes * stacked // max(steps.length, 1),
+        state=lanes * sum(map(_bytes, steps.carry.leaves)),
+        fixed=lanes * (sum(map(_bytes, made)) - stacked),
+        rows=lanes * (sum(map(_bytes, steps.xs)) + steps.length * sum(map(_bytes, outputs))),
+        shared=shared,
     )
 
 
-def _bytes(variable: Any) -> int:
-    return int(variable.aval.size * variable.aval.dtype.itemsize)
+def _bytes(like: Any) -> int:
+    return int(like.size * like.dtype.itemsize)
 
 
 def _free() -> int:

@@ -1,4 +1,4 @@
-"""`unspool.jax.scan`: a loop of a known number of steps, which keeps a budget, and how its states go
+"""`unspool.jax.scan`: a loop of a known number of steps within a budget, and how its states go
 through a spool."""
 
 from __future__ import annotations
