@@ -150,11 +150,11 @@ class Torch:
 class Jax:
     """The ways of JAX."""
 
-    def __init__(self, points: int, steps: int, spool: unspool.Spool) -> None:
+    def __init__(self, points: int, steps: int, spool: unspool.Spool, budget: str) -> None:
         self.jax: Any = importlib.import_module("jax")
         self.numpy: Any = importlib.import_module("jax.numpy")
         self.loops: Any = importlib.import_module("unspool.jax")
-        self.steps, self.spool = steps, spool
+        self.steps, self.spool, self.budget = steps, spool, budget
         self.speed = self.numpy.full((points,) * 3, SPEED)
         self.pulse = pulse(self.numpy.linspace(-1, 1, points), self.numpy)
         self.machine = str(self.jax.devices()[0].device_kind)
@@ -170,6 +170,11 @@ class Jax:
             found["checkpoint", f"every={every}"] = partial(self.checkpointed, every)
             options = {"length": self.steps, "segment": every, "spool": self.spool}
             found["scan", f"every={every}"] = partial(self.loops.scan, **options)
+        # What is chosen where nothing is said, within a budget, and where a spool is given.
+        alone = partial(self.loops.scan, length=self.steps, report=print)
+        found["scan", "auto"] = alone
+        found["scan", self.budget] = partial(alone, budget=self.budget)
+        found["scan", "spool"] = partial(alone, spool=self.spool)
         return found
 
     def kept(self, step: Any, carry: Any) -> Any:
@@ -285,15 +290,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="that are timed, of each way")
     parser.add_argument("--device-memory", default="2GiB", help="of the spool, on a GPU")
     parser.add_argument("--host-memory", default="60GiB", help="of the spool")
+    parser.add_argument("--budget", default="2GiB", help="of the scan of JAX without a spool")
     parser.add_argument("--only", help="names of ways, with commas between")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     given = parser.parse_args()
     try:
-        spool = unspool.Spool(device_memory=given.device, host_memory=given.host, device="cuda")
+        tiers = {"device_memory": given.device_memory, "host_memory": given.host_memory}
+        spool = unspool.Spool(**tiers, device="cuda")
     except unspool.Error:
-        spool = unspool.Spool(host_memory=given.host, device="cpu")
+        spool = unspool.Spool(host_memory=given.host_memory, device="cpu")
+    made = {"torch": Torch, "jax": partial(Jax, budget=given.budget)}[given.framework]
     with spool:
-        framework = {"torch": Torch, "jax": Jax}[given.framework](given.points, given.steps, spool)
+        framework = made(given.points, given.steps, spool)
         state = 2 * 4 * given.points**3 / 2**20
         print(f"{framework.machine}, {framework.version}, {given.points}^3 points, ", end="")
         print(f"{given.steps} steps, a state of {state:.0f} MiB; seconds and GiB")

@@ -36,7 +36,7 @@ BATCHED = (
 TWICE = (
     "unspool.jax: what is differentiated through a spool once cannot be differentiated again (a "
     "gradient of a gradient, jax.hessian), nor forwards (jax.jvp, jax.jacfwd, jax.linearize). Use "
-    "jax.lax.scan with jax.checkpoint on its step for that."
+    "unspool.jax.scan without a spool and a segment, within a larger budget, for that."
 )
 SHARDED = (
     "unspool.jax: this program is divided over several devices by XLA, which cannot divide what a "

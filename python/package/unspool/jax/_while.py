@@ -43,7 +43,10 @@ def while_loop(
         cond: `cond(carry)` says whether another step is taken.
         body: `body(carry)` is the next carry.
         init: the first carry: a pytree. Of what is not an array, nothing is saved.
-        spool, budget, codec: as in `scan`.
+        spool, codec: as in `scan`.
+        budget: without a spool, the main memory of one that this process opens for this and all
+            later calls, with a disk in the folder for temporary files beside it: bytes, or text
+            such as `"8GiB"`. None takes a share of what is free.
         max_steps: the most steps that are taken, whatever `cond` says; None for any number.
         segment: the number of steps between two states that are saved. From each of them, the
             states between are computed again, and kept by XLA while their gradients are taken.
