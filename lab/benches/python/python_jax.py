@@ -1,10 +1,11 @@
 """What a step of a loop of JAX costs in a forward and a backward pass: microseconds a step.
 
 The gradient of a loop whose state is small, so that the calls themselves are what is measured: as
-JAX takes it, with `jax.checkpoint` on the step, and through a spool: as it is, with each state
-saved alone, and with one state in ten. All of them are measured in turns in the same run, on the
-first GPU where JAX has one; the best of several rounds counts, of the time that passed and of that
-of the processors, workers included. Run it with the package and JAX installed:
+JAX takes it, with `jax.checkpoint` on the step, as `unspool.jax.scan` chooses, and through a spool:
+with each state, with each saved alone, and with one in ten. All of them are measured in turns in
+the same run, on the first GPU where JAX has one; the best of several rounds counts, of the time
+that passed and of that of the processors, workers included. Run it with the package and JAX
+installed:
 
     python lab/benches/python/python_jax.py [--quick]
 """
@@ -84,8 +85,11 @@ def table(kibibytes: int, steps: int, rounds: int, place: str) -> None:
         ways = {
             "jax.lax.scan": gradient(jax.lax.scan),
             "jax.checkpoint on the step": gradient(checkpointed),
-            "unspool.jax.scan": gradient(partial(unspool.jax.scan, spool=spool)),
-            "  each state alone": gradient(partial(alone, spool=spool)),
+            "unspool.jax.scan": gradient(unspool.jax.scan),
+            "unspool.jax.scan, segment=1": gradient(
+                partial(unspool.jax.scan, spool=spool, segment=1)
+            ),
+            "  each state alone": gradient(partial(alone, spool=spool, segment=1)),
             "unspool.jax.scan, segment=10": gradient(
                 partial(unspool.jax.scan, spool=spool, segment=10)
             ),
