@@ -531,12 +531,16 @@ except unspool.errors.OptionError as error:
 else:
     raise SystemExit("a program that XLA divides was not refused")
 # XLA divides what is in its own memory.
-for budget in ("auto", 500):
+seen = []
+for budget in ("auto", lambda: seen[0].kept_bytes - 1):
+    budget = budget() if callable(budget) else budget
+    ways = partial(unspool.jax.scan, budget=budget, report=seen.append), jax.lax.scan
     found, expected = (
         jax.jit(jax.grad(lambda u: scan(lambda u, x: (u * x * u, None), u, ROWS)[0].sum()))(lanes)
-        for scan in (partial(unspool.jax.scan, budget=budget), jax.lax.scan)
+        for scan in ways
     )
     assert close(found, expected)
+assert [each.cut.way.name for each in seen] == ["KEEP", "RECOMPUTE"]
 spool.close()
 """
 

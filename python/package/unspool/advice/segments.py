@@ -121,9 +121,10 @@ def least(of: Sizes, ways: Sequence[Way]) -> int:
 
 def balanced(of: Sizes) -> int:
     """The budget for one segment that takes as many bytes as all waiting states: together they
-    are fewest."""
+    are fewest. Copies of inputs and outputs have room."""
     steps = math.isqrt(of.steps * of.state // max(of.saved, 1))
-    return of.fixed + STAGED * of.state + min(max(steps, 1), of.steps) * of.saved
+    pieces = STAGED * of.state + min(max(steps, 1), of.steps) * of.saved
+    return of.fixed + of.rows + pieces
 
 
 def _all(of: Sizes) -> Cut:

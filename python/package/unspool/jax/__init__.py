@@ -14,6 +14,7 @@
 #   _diffrax: `SpoolAdjoint`; _scan, _while: the loops; _planned: how a scan is cut for a budget,
 #   decided in `advice/segments.py`; _states: states on their way into a spool
 #   _perturbed: which leaves a gradient goes through; _calls: operations that become calls of XLA
+#   _linear: how JAX is told a backward pass
 #   _closures: steps as functions of all that they read; _spools; _leftovers: of failed calls
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from jax.interpreters import ad, batching, mlir
 from unspool._unspool import jax_handlers
 from unspool.errors import MissingLibraryError, OptionError
 
+from ._linear import TWICE
+
 __all__ = ["after", "begin", "end", "restore", "rewind", "save", "template"]
 
 #: The number of a history, in two words: JAX has integers of 64 bits only where they are enabled.
@@ -32,11 +34,6 @@ BATCHED = (
     "another branch around it, because a predicate depends on what is mapped over. One history has "
     "one order of steps: loop over the lanes by jax.lax.map instead of jax.vmap, or make the "
     "predicate that of all lanes (jnp.any(...) of a state with a leading dimension)."
-)
-TWICE = (
-    "unspool.jax: what is differentiated through a spool once cannot be differentiated again (a "
-    "gradient of a gradient, jax.hessian), nor forwards (jax.jvp, jax.jacfwd, jax.linearize). Use "
-    "unspool.jax.scan without a spool and a segment, within a larger budget, for that."
 )
 SHARDED = (
     "unspool.jax: this program is divided over several devices by XLA, which cannot divide what a "

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 from jax import tree_util
 from jax.custom_derivatives import SymbolicZero
-from jax.interpreters import ad
 
 from ._closures import Halves, is_float
+from ._linear import linear
 
 __all__ = ["Flags", "Parts", "derived", "differentiable", "divided", "joined"]
 
@@ -111,26 +111,16 @@ def differentiable(
         backwards: from the cotangents of `Parts.results`, the gradients of `Parts.arguments`.
     """
 
-    parts_of = _remembered(parts_of)
+    def pushed(parts: Parts, groups: Groups, dots: Groups) -> tuple[Any, Any]:
+        found, kept = forwards(parts, groups)
+        given, tree = tree_util.tree_flatten(kept)
+        back = lambda kept, given: tree_util.tree_leaves(  # noqa: E731
+            backwards(parts, tree_util.tree_unflatten(tree, kept), given)
+        )
+        likes = map(jax.typeof, Halves(parts.results).chosen(found))
+        return found, linear(back, given, tree_util.tree_leaves(dots), likes)
 
-    def ahead(*groups: Groups) -> tuple[Any, Any]:
-        leaves = [[leaf.value for leaf in group] for group in groups]
-        flags = [[leaf.perturbed and is_float(leaf.value) for leaf in group] for group in groups]
-        parts = parts_of(leaves, flags)
-        found, kept = forwards(parts, leaves) if any(parts.results) else (run(*leaves), None)
-        return found, (parts, kept)
-
-    def back(kept: Any, given: Any) -> Any:
-        parts, kept = kept
-        if not any(parts.results):
-            return (None,) * len(parts.arguments)
-        cotangents = [_filled(each) for each in Halves(parts.results).chosen(given)]
-        found = zip(parts.arguments, backwards(parts, kept, cotangents), strict=True)
-        return tuple(half.joined(each, [None] * half.flags.count(False)) for half, each in found)
-
-    looped = jax.custom_vjp(run)
-    looped.defvjp(ahead, back, symbolic_zeros=True)
-    return lambda *groups: _stilled(parts_of, looped(*groups), groups)
+    return _derived(run, parts_of, pushed)
 
 
 def derived(
@@ -146,21 +136,39 @@ def derived(
         way_of: the loop as its derivatives need it, from what they go through and the arguments.
     """
 
-    parts_of = _remembered(parts_of)
-
-    def rule(groups: Groups, dots: Groups) -> Any:
-        pairs = zip(groups, dots, strict=True)
-        parts = parts_of(
-            groups, [[_moves(*one) for one in zip(*each, strict=True)] for each in pairs]
-        )
+    def pushed(parts: Parts, groups: Groups, dots: Groups) -> tuple[Any, Any]:
         way = way_of(parts, groups)
         chosen, others = divided(parts.arguments, groups)
         of_chosen = lambda *chosen: way(*joined(parts.arguments, chosen, others))  # noqa: E731
-        return jax.jvp(of_chosen, chosen, divided(parts.arguments, dots)[0])
+        found, dots = jax.jvp(of_chosen, chosen, dots)
+        return found, Halves(parts.results).chosen(dots)
+
+    return _derived(run, parts_of, pushed)
+
+
+def _derived(
+    run: Callable[..., Any],
+    parts_of: Callable[[Groups, Flags], Parts],
+    pushed: Callable[[Parts, Groups, Groups], tuple[Any, Any]],
+) -> Callable[..., Any]:
+    """A loop with the derivative that `pushed` gives it: from the tangents of `Parts.arguments`,
+    the result and the tangents of `Parts.results`."""
+    parts_of = _remembered(parts_of)
+
+    def rule(groups: Groups, dots: Groups) -> tuple[Any, Any]:
+        pairs = [zip(*each, strict=True) for each in zip(groups, dots, strict=True)]
+        parts = parts_of(groups, [[_moves(*one) for one in each] for each in pairs])
+        halves, moved = Halves(parts.results), []
+        if any(parts.results):
+            found, moved = pushed(parts, groups, divided(parts.arguments, dots)[0])
+        else:
+            found = run(*groups)
+        still = [SymbolicZero.from_primal_value(leaf) for leaf in halves.others(found)]
+        return found, halves.joined(moved, still)
 
     looped = jax.custom_jvp(run)
     looped.defjvp(rule, symbolic_zeros=True)
-    return lambda *groups: _stilled(parts_of, looped(*groups), groups)
+    return looped
 
 
 def _remembered(parts_of: Callable[[Groups, Flags], Parts]) -> Callable[[Groups, Flags], Parts]:
@@ -174,32 +182,6 @@ def _remembered(parts_of: Callable[[Groups, Flags], Parts]) -> Callable[[Groups,
         return known[key]
 
     return remembered
-
-
-def _stilled(
-    parts_of: Callable[[Groups, Flags], Parts], results: Sequence[Any], groups: Groups
-) -> Sequence[Any]:
-    """The results of a loop, of which those have no tangent that no gradient goes through: to
-    `jax.custom_vjp` all have one as soon as one argument has."""
-
-    def rule(given: Any, dots: Any) -> Any:
-        pairs = zip(given, dots, strict=True)
-        flags = [[_moves(*each) for each in zip(*pair, strict=True)] for pair in pairs]
-        moved = parts_of(given[1:], flags[1:]).results
-        still = SymbolicZero.from_primal_value
-        found = zip(given[0], dots[0], moved, strict=True)
-        return given[0], [dot if moves else still(leaf) for leaf, dot, moves in found]
-
-    same = jax.custom_jvp(lambda results, *groups: results)
-    same.defjvp(rule, symbolic_zeros=True)
-    return same(results, *groups)
-
-
-def _filled(cotangent: Any) -> Any:
-    """A cotangent as an array."""
-    if isinstance(cotangent, SymbolicZero):
-        return ad.instantiate_zeros(ad.Zero(cotangent.aval))
-    return cotangent
 
 
 def _moves(leaf: Any, dot: Any) -> bool:
