@@ -1,5 +1,6 @@
-"""A linear operation of which only the transpose exists: how JAX is told a backward pass, within all
-transformations. (That of `jax.custom_vjp` has no lanes: it cannot be in the rule of a derivative.)
+"""A linear operation of which only the transpose exists: how JAX is told a backward pass.
+
+That of `jax.custom_vjp` does not know `jax.vmap`: it cannot be in the rule of a derivative.
 """
 
 from __future__ import annotations

@@ -158,11 +158,11 @@ def _derived(
     def rule(groups: Groups, dots: Groups) -> tuple[Any, Any]:
         pairs = [zip(*each, strict=True) for each in zip(groups, dots, strict=True)]
         parts = parts_of(groups, [[_moves(*one) for one in each] for each in pairs])
-        halves, moved = Halves(parts.results), []
+        halves = Halves(parts.results)
         if any(parts.results):
             found, moved = pushed(parts, groups, divided(parts.arguments, dots)[0])
         else:
-            found = run(*groups)
+            found, moved = run(*groups), ()
         still = [SymbolicZero.from_primal_value(leaf) for leaf in halves.others(found)]
         return found, halves.joined(moved, still)
 
