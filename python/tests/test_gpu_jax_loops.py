@@ -14,6 +14,7 @@ jax = gpu_library("jax")
 
 import jax.numpy as jnp  # noqa: E402
 import unspool.jax as loops  # noqa: E402
+from unspool.advice.segments import ScanReport, Way, least  # noqa: E402
 
 from jax_programs import (  # noqa: E402
     ROWS,
@@ -49,6 +50,18 @@ def test_scan(gpu_spool: unspool.Spool, wide: None, program: Any, every: int) ->
     given = [jnp.asarray(v, float) for v in (jnp.tile(WEIGHT, 40), jnp.tile(START, 40), ROWS)]
     found = gradients(program, partial(loops.scan, spool=gpu_spool, segment=every), *given)
     assert close(found, gradients(program, jax.lax.scan, *given), 1e-4)
+
+
+def test_scan_within_budgets() -> None:
+    given = jnp.tile(WEIGHT, 40), jnp.tile(START, 40), ROWS
+    expected = gradients(wave, jax.lax.scan, *given)
+    seen: list[ScanReport] = []
+    gradients(wave, partial(loops.scan, report=seen.append), *given)
+    lowest = least(seen[0].sizes, (Way.RECOMPUTE, Way.SPOOL))
+    for budget in (seen[0].kept_bytes * 2 // 3, lowest):
+        found = gradients(wave, partial(loops.scan, budget=budget, report=seen.append), *given)
+        assert close(found, expected, 1e-4)
+    assert [each.cut.way for each in seen] == list(Way)
 
 
 def test_states_of_some_size_come_back_with_their_bits(gpu_spool: unspool.Spool) -> None:
