@@ -10,11 +10,12 @@ from typing import Any
 import jax
 from jax import tree_util
 from jax.custom_derivatives import SymbolicZero
+from jax.interpreters import ad
 
 from ._closures import Halves, is_float
 from ._linear import linear
 
-__all__ = ["Flags", "Parts", "derived", "differentiable", "divided", "joined"]
+__all__ = ["Flags", "Parts", "derived", "differentiable", "divided", "joined", "transposable"]
 
 #: Lists of leaves: the arguments of a loop.
 Groups = Sequence[Sequence[Any]]
@@ -111,7 +112,40 @@ def differentiable(
         backwards: from the cotangents of `Parts.results`, the gradients of `Parts.arguments`.
     """
 
+    parts_of = _remembered(parts_of)
+
+    def ahead(*groups: Groups) -> tuple[Any, Any]:
+        leaves = [[leaf.value for leaf in group] for group in groups]
+        flags = [[leaf.perturbed and is_float(leaf.value) for leaf in group] for group in groups]
+        parts = parts_of(leaves, flags)
+        found, kept = forwards(parts, leaves) if any(parts.results) else (run(*leaves), None)
+        return found, (parts, kept)
+
+    def back(kept: Any, given: Any) -> Any:
+        parts, kept = kept
+        if not any(parts.results):
+            return (None,) * len(parts.arguments)
+        cotangents = [_filled(each) for each in Halves(parts.results).chosen(given)]
+        found = zip(parts.arguments, backwards(parts, kept, cotangents), strict=True)
+        return tuple(half.joined(each, [None] * half.flags.count(False)) for half, each in found)
+
+    looped = jax.custom_vjp(run)
+    looped.defvjp(ahead, back, symbolic_zeros=True)
+    return lambda *groups: _stilled(parts_of, looped(*groups), groups)
+
+
+def transposable(
+    run: Callable[..., Any],
+    parts_of: Callable[[Groups, Flags], Parts],
+    forwards: Callable[[Parts, Groups], tuple[Any, Any]],
+    backwards: Callable[[Parts, Any, list[Any]], Groups],
+) -> Callable[..., Any]:
+    """The same as `differentiable`, also within the rule of another derivative. Callbacks in
+    `forwards` may be left out: JAX looks there for what is the same in all steps of a loop.
+    """
+
     def pushed(parts: Parts, groups: Groups, dots: Groups) -> tuple[Any, Any]:
+        linear(lambda *_: [], [], tree_util.tree_leaves(dots), [])  # Refused before it runs.
         found, kept = forwards(parts, groups)
         given, tree = tree_util.tree_flatten(kept)
         back = lambda kept, given: tree_util.tree_leaves(  # noqa: E731
@@ -182,6 +216,32 @@ def _remembered(parts_of: Callable[[Groups, Flags], Parts]) -> Callable[[Groups,
         return known[key]
 
     return remembered
+
+
+def _stilled(
+    parts_of: Callable[[Groups, Flags], Parts], results: Sequence[Any], groups: Groups
+) -> Sequence[Any]:
+    """The results of a loop, of which those have no tangent that no gradient goes through: to
+    `jax.custom_vjp` all have one as soon as one argument has."""
+
+    def rule(given: Any, dots: Any) -> Any:
+        pairs = zip(given, dots, strict=True)
+        flags = [[_moves(*each) for each in zip(*pair, strict=True)] for pair in pairs]
+        moved = parts_of(given[1:], flags[1:]).results
+        still = SymbolicZero.from_primal_value
+        found = zip(given[0], dots[0], moved, strict=True)
+        return given[0], [dot if moves else still(leaf) for leaf, dot, moves in found]
+
+    same = jax.custom_jvp(lambda results, *groups: results)
+    same.defjvp(rule, symbolic_zeros=True)
+    return same(results, *groups)
+
+
+def _filled(cotangent: Any) -> Any:
+    """A cotangent as an array."""
+    if isinstance(cotangent, SymbolicZero):
+        return ad.instantiate_zeros(ad.Zero(cotangent.aval))
+    return cotangent
 
 
 def _moves(leaf: Any, dot: Any) -> bool:

@@ -14,8 +14,16 @@ from jax import lax, tree_util
 from unspool.advice.segments import ScanReport
 from unspool.errors import OptionError
 
-from ._closures import Carry, Function
-from ._perturbed import Flags, Parts, derived, differentiable
+from ._closures import Carry, Function, Halves
+from ._perturbed import (
+    Flags,
+    Parts,
+    derived,
+    differentiable,
+    divided,
+    joined,
+    transposable,
+)
 from ._planned import Planner, host_of, in_pieces, limit_of
 from ._spools import Loop, loop_of
 from ._states import States, pulled
@@ -100,10 +108,10 @@ def scan(
     if jax.config.jax_disable_jit:
         return _one_by_one(f, Carry("scan", init), xs, length, reverse=reverse)
     steps = _Steps(f, init, xs, length, segment=segment, reverse=bool(reverse), unroll=unroll)
-    if segment == "auto":
-        looped = _planned(steps, planner, through)
+    if segment != "auto":
+        looped = differentiable(*_passes(steps, through()))
     else:
-        looped = _differentiable(steps, through())
+        looped = (_called_back if steps.step.calls_back else _planned)(steps, planner, through)
     carry, ys = steps.apart(looped(steps.step.consts, steps.carry.leaves, steps.xs))
     return steps.carry.whole(carry), tree_util.tree_unflatten(steps.outputs, ys)
 
@@ -290,16 +298,37 @@ def _planned(
 
     def way_of(parts: Parts, groups: Any) -> Callable[..., list[Any]]:
         found = planner.cut(steps, parts, groups)
-        spooled = lambda head: _differentiable(head, through(host_of(found)))  # noqa: E731
+        spooled = lambda head: transposable(*_passes(head, through(host_of(found))))  # noqa: E731
         return in_pieces(steps, found.cut, spooled)
 
     return derived(steps.whole, steps.parts, way_of)
 
 
-def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
-    """The loop as a function of constants, carry and inputs that has a gradient."""
+def _called_back(
+    steps: _Steps, planner: Planner, through: Callable[..., Loop]
+) -> Callable[..., list[Any]]:
+    """The same for steps with callbacks, which run as by JAX itself in a `jax.custom_vjp`."""
+
+    def forwards(parts: Parts, groups: Any) -> tuple[Any, Any]:
+        found = planner.cut(steps, parts, groups)
+        spooled = lambda head: differentiable(*_passes(head, through(host_of(found))))  # noqa: E731
+        way = in_pieces(steps, found.cut, spooled)
+        chosen, others = divided(parts.arguments, groups)
+
+        def of_chosen(*chosen: Any) -> tuple[list[Any], list[Any]]:
+            results = way(*joined(parts.arguments, chosen, others))
+            return Halves(parts.results).chosen(results), results
+
+        _, pull, results = jax.vjp(of_chosen, *chosen, has_aux=True)
+        return results, pull
+
+    return differentiable(steps.whole, steps.parts, forwards, lambda _, pull, given: pull(given))
+
+
+def _passes(steps: _Steps, loop: Loop) -> tuple[Callable[..., Any], ...]:
+    """The loop through a spool, as `differentiable` needs it."""
     states = States(loop, steps.carry.leaves)
-    return differentiable(
+    return (
         steps.whole,
         steps.parts,
         states.whole(lambda parts, groups: _forwards(steps, states, *groups)),
