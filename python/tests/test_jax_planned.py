@@ -150,9 +150,7 @@ def test_second_and_forward_derivatives_in_xlas_memory(way: Way, twice: Any) -> 
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_forward_derivatives_through_a_spool_are_refused_before_anything_is_saved(
-    noisy: bool,
-) -> None:
+def test_other_derivatives_through_a_spool_are_refused_and_leave_nothing(noisy: bool) -> None:
     def step(u: Any, x: Any) -> Any:
         if noisy:
             jax.debug.callback(lambda _: None, x)
@@ -162,7 +160,7 @@ def test_forward_derivatives_through_a_spool_are_refused_before_anything_is_save
         for twice in (jax.jacfwd, lambda f: jax.jacrev(jax.grad(f))):
             with pytest.raises((OptionError, TypeError), match=r"forwards|forward-mode|Effects"):
                 twice(lambda u: loops.scan(step, u, ROWS, spool=spool)[0].sum())(START)
-        assert spool.stats().saves == 0
+        assert len(spool) == 0
 
 
 def test_sizes_are_those_of_all_lanes_of_vmap() -> None:
@@ -205,6 +203,7 @@ def test_callbacks_run_once_a_step(way: Way) -> None:
             note = lambda: jax.debug.callback(lambda v: seen.append(float(v)), x)  # noqa: E731
             note()
             # What is the same in all steps of an inner loop stays in it.
+            x = jax.lax.stop_gradient(x)
             inner = jax.lax.scan(lambda c, _: (note(), (c, None))[1], x, None, 2)[0]
             return jnp.sin(u * weight + inner), None
 
