@@ -148,6 +148,7 @@ impl ForecastJob {
             tiers: self.tiers.clone(),
             links: self.links.iter().map(LinkSpeed::config).collect(),
             discard_after_restore: self.discard_after_restore,
+            durable: false,
             policy: PolicyKind::default(),
             max_retries: 0,
             retry_delay: Nanos(0),

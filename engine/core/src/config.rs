@@ -57,6 +57,8 @@ pub struct Config {
     pub links: Vec<LinkConfig>,
     /// A checkpoint whose last hinted restore is done is discarded at once.
     pub discard_after_restore: bool,
+    /// Flushes into stores make checkpoints outlive the process: none is held back for long.
+    pub durable: bool,
     /// How room is made in arenas.
     pub policy: PolicyKind,
     /// How often a failed transfer is tried again before its link counts as failing.

@@ -7,12 +7,16 @@ use unspool_core::{Config, Event, LinkConfig, Nanos, RequestId, TransferKind, Ve
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Room for three on the device, above a disk, by a link that carries one at a time. Version 0 is
-/// on the disk alone, 1 is on its way there, 2 and 3 wait for their flush.
+/// Room for three on the device, above a durable disk, by a link that carries one at a time.
+/// Version 0 is on the disk alone, 1 is on its way there, 2 and 3 wait for their flush.
 fn bench() -> Bench {
+    bench_of(true)
+}
+
+fn bench_of(durable: bool) -> Bench {
     let made = config(8, 3, 0, 1000);
     let links = vec![LinkConfig { max_in_flight: 1, ..made.links[0] }];
-    let mut bench = Bench::new(Config { links, ..made });
+    let mut bench = Bench::new(Config { links, durable, ..made });
     bench.save_all(0..3, 8);
     assert!(bench.finish_one());
     bench.save_all([3], 8);
@@ -78,6 +82,33 @@ fn one_flush_a_second_begins_however_much_is_read() {
     reading(&mut bench);
     pass(&mut bench, SECOND);
     assert_eq!(flushing(&bench), [3]);
+}
+
+#[test]
+fn flushes_that_only_make_room_wait_for_as_long_as_reads_follow_each_other() {
+    let mut bench = bench_of(false);
+    for _ in 0..20 {
+        let request = reading(&mut bench);
+        bench.finish_one();
+        pass(&mut bench, SECOND / 2);
+        bench.step(Event::Restored { request });
+        pass(&mut bench, SECOND / 2 - 1);
+        assert!(flushing(&bench).is_empty());
+    }
+    pass(&mut bench, 1);
+    assert_eq!(flushing(&bench), [2]);
+}
+
+#[test]
+fn a_hint_ends_a_pause_that_lasts_longer_than_a_second() {
+    let mut bench = bench_of(false);
+    let request = reading(&mut bench);
+    bench.finish_one();
+    pass(&mut bench, 2 * SECOND);
+    assert!(flushing(&bench).is_empty());
+    bench.expect([0]);
+    assert_eq!(flushing(&bench), [2]);
+    bench.step(Event::Restored { request });
 }
 
 #[test]

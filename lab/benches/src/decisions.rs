@@ -120,6 +120,7 @@ fn stack(in_arena: u64) -> Config {
         ],
         links: vec![link(50e9), link(2e9)],
         discard_after_restore: false,
+        durable: false,
         policy: PolicyKind::Score,
         max_retries: 3,
         retry_delay: Nanos(1_000_000),

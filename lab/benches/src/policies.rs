@@ -222,6 +222,7 @@ fn stack(policy: PolicyKind, discard_after_restore: bool) -> Config {
         ],
         links: vec![link(48e9, 48e9, 10_000, 4), link(1.5e9, 2.9e9, 100_000, 4)],
         discard_after_restore,
+        durable: false,
         policy,
         max_retries: 3,
         retry_delay: Nanos(1_000_000),

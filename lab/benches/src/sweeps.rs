@@ -138,6 +138,7 @@ fn stack(room: u64) -> Config {
         tiers: vec![tier(TierKind::Host, room), tier(TierKind::Disk, u64::MAX)],
         links: vec![link],
         discard_after_restore: false,
+        durable: false,
         policy: PolicyKind::Score,
         max_retries: 3,
         retry_delay: Nanos(1_000_000),

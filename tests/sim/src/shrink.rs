@@ -76,7 +76,7 @@ impl Shrinker {
 
     /// Removes faults and delays, one kind after the other.
     fn calm_down(&mut self) {
-        let changes: [fn(&mut Plan); 22] = [
+        let changes: [fn(&mut Plan); 23] = [
             |plan| plan.faults = Faults::none(),
             |plan| plan.faults.io = 0.0,
             |plan| plan.faults.permanent = 0.0,
@@ -98,6 +98,7 @@ impl Shrinker {
             |plan| plan.machine.report_delay = Nanos(0),
             |plan| plan.machine.answer_delay = Nanos(0),
             |plan| plan.config.discard_after_restore = false,
+            |plan| plan.config.durable = false,
             |plan| plan.learns = false,
         ];
         for change in changes {

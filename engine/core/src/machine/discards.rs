@@ -21,6 +21,7 @@ impl Core {
         let id = self.table.get(row).id;
         self.unflushed.remove(&id);
         self.count_skipped_flushes(row);
+        self.count_flush_in_vain(row);
         self.table.doom(row);
         self.retries.retain(|r| r.row != row);
         self.cancel_transfers(row, out);

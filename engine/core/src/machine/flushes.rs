@@ -113,7 +113,7 @@ impl Core {
             return false;
         }
         if copy.queued.is_some() {
-            return self.end_pauses();
+            return self.end_thrift(tier) | self.end_pauses();
         }
         copy.urgent = true;
         self.queue_flush(row, tier);
@@ -154,6 +154,7 @@ impl Core {
         let to = self.flush_target(ckpt, from).expect("it needs a flush");
         if !self.has_space(TransferKind::Flush, from, bytes)
             || self.is_paused(row, from, to)
+            || self.put_off(row, from, to)
             || self.tier(to).deleting.contains_key(&id)
         {
             return Attempt::Blocked;

@@ -21,6 +21,7 @@ mod saves;
 mod setup;
 mod shrinking;
 mod sizes;
+mod thrift;
 mod transfers;
 mod turns;
 

@@ -6,9 +6,13 @@
 //! cannot, whether the caller reads the store or waits for a prefetch from it. While such a read
 //! lasts, no flush into that store begins, and for as long again after it, as the next read often
 //! follows after a step of computing. A pause ends at once when somebody needs what is held back:
-//! a save, the room of a window, or a flush call. And no flush is held back for longer than
-//! [`LONGEST`] after the one before it: an application that only ever reads does not leave what it
-//! saved in volatile memory.
+//! a save, the room of a window, or a flush call.
+//!
+//! Where flushes make checkpoints durable or hints name what is read next, no flush is held back for
+//! longer than [`LONGEST`] after the one before it: an application that only ever reads does not
+//! leave what it saved in volatile memory, and prefetches find room. Elsewhere a flush is a
+//! *precaution*: it makes room for saves that may never come, and waits for as long as reads
+//! follow each other.
 
 use super::{Core, Open, WaitingRestore};
 use crate::lifecycle::table::Row;
@@ -29,22 +33,31 @@ pub(super) struct Pause {
     until: Nanos,
 }
 
-impl Pause {
-    fn end(self) -> Nanos {
-        self.until.min(self.since.plus(LONGEST))
-    }
-}
-
 impl Core {
+    /// Whether flushes that nobody asked for only make room for saves that may come.
+    pub(super) fn flushes_are_precautions(&self) -> bool {
+        !self.config.durable && self.hints.len() == 0
+    }
+
+    fn end_of_pause(&self, pause: Pause) -> Nanos {
+        if self.flushes_are_precautions() {
+            return pause.until;
+        }
+        pause.until.min(pause.since.plus(LONGEST))
+    }
+
     /// Whether the flush of this copy into `to` waits for the end of a pause.
     pub(super) fn is_paused(&self, row: Row, from: TierId, to: TierId) -> bool {
+        self.end_of_pause(self.tier(to).pause) > self.now
+            && !self.writing
+            && !self.is_flush_awaited(row, from)
+    }
+
+    /// Whether a call waits for this flush, or for room.
+    pub(super) fn is_flush_awaited(&self, row: Row, from: TierId) -> bool {
         let ckpt = self.table.get(row);
         let urgent = ckpt.copy(from).is_some_and(|copy| copy.urgent);
-        self.tier(to).pause.end() > self.now
-            && !self.writing
-            && self.waiting_saves.is_empty()
-            && !urgent
-            && !self.is_flush_asked(ckpt.id)
+        urgent || !self.waiting_saves.is_empty() || self.is_flush_asked(ckpt.id)
     }
 
     /// When the first pause ends that holds a flush back, if there is one.
@@ -52,7 +65,8 @@ impl Core {
         if self.flush_lanes.iter().all(|lane| lane.front().is_none()) {
             return None;
         }
-        self.tiers.iter().map(|tier| tier.pause.end()).filter(|&end| end > self.now).min()
+        let ends = self.tiers.iter().map(|tier| self.end_of_pause(tier.pause));
+        ends.filter(|&end| end > self.now).min()
     }
 
     /// A read from `tier` that the application waits for has begun.

@@ -46,6 +46,8 @@ pub(super) struct TierState {
     pub chain: u64,
     /// When flushes into this store are held back.
     pub pause: Pause,
+    /// Bytes flushed from this arena in vain since the last eviction.
+    pub in_vain: u64,
 }
 
 /// Whether there is room in a tier.
@@ -90,6 +92,7 @@ impl TierState {
             blocked: None,
             chain: 0,
             pause: Pause::default(),
+            in_vain: 0,
         }
     }
 
@@ -234,6 +237,7 @@ impl Core {
         assert!(copy.state.is_evictable() && !copy.is_busy(), "the life cycle allows to evict");
         assert!(ckpt.complete_tiers().count() > 1, "the last copy is never evicted");
         self.stats.tier(tier).evictions += 1;
+        self.tier_mut(tier).in_vain = 0;
         self.drop_copy(row, tier, out);
         self.rest(row);
     }

@@ -13,7 +13,7 @@
 //! ```text
 //! trace     = "unspool-trace 1" settings { tier } { link } { step } [ "end" ]
 //! settings  = "settings policy=" name " discard_after_restore=" boolean
-//!             " max_retries=" number " retry_delay=" nanoseconds
+//!             " max_retries=" number " retry_delay=" nanoseconds [ " durable=true" ]
 //! tier      = "tier kind=" kind " capacity=" bytes " alignment=" bytes
 //! link      = "link flush_rate=" float " prefetch_rate=" float " latency=" nanoseconds
 //!             " max_in_flight_bytes=" bytes " max_in_flight=" number

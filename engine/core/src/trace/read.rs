@@ -181,9 +181,18 @@ fn read_settings(lines: &mut Lines<'_>) -> Result<Config, ParseError> {
             discard_after_restore: Field::take("discard_after_restore", words)?,
             max_retries: Field::take("max_retries", words)?,
             retry_delay: Field::take("retry_delay", words)?,
+            durable: read_durable(words)?,
         })
     })?
     .ok_or_else(|| ParseError::new(lines.line + 1, missing, ""))
+}
+
+fn read_durable(words: &mut LineWords<'_>) -> Result<bool, Expected> {
+    match words.optional("durable") {
+        None => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(Expected { key: "durable", value: "true" }),
+    }
 }
 
 fn read_tier(words: &mut LineWords<'_>) -> Result<TierConfig, Expected> {

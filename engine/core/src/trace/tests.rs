@@ -169,6 +169,7 @@ impl Random {
             tiers: (0..tiers).map(|_| self.tier_config()).collect(),
             links: (1..tiers).map(|_| self.link_config()).collect(),
             discard_after_restore: self.bits().is_multiple_of(2),
+            durable: self.bits().is_multiple_of(2),
             policy: self.pick(&[Score, Lru, Fifo, Belady]),
             max_retries: self.number() as u32,
             retry_delay: Nanos(self.number()),

@@ -26,6 +26,9 @@ fn write_settings(out: &mut dyn fmt::Write, config: &Config) -> fmt::Result {
     config.discard_after_restore.put("discard_after_restore", out)?;
     config.max_retries.put("max_retries", out)?;
     config.retry_delay.put("retry_delay", out)?;
+    if config.durable {
+        config.durable.put("durable", out)?;
+    }
     out.write_char('\n')
 }
 

@@ -31,6 +31,7 @@ pub fn config(unit: u64, device: u64, host: u64, disk: u64) -> Config {
         links: vec![link; tiers.len() - 1],
         tiers,
         discard_after_restore: false,
+        durable: false,
         policy: PolicyKind::Score,
         max_retries: 2,
         retry_delay: Nanos(1000),

@@ -181,6 +181,7 @@ pub(crate) fn config(settings: &Settings, tiers: &[AnyTier], on_gpu: bool) -> Co
         links: tiers.windows(2).map(|pair| link(settings, pair[1].kind, on_gpu)).collect(),
         tiers,
         discard_after_restore: false,
+        durable: settings.disk.as_ref().is_some_and(|disk| disk.durable),
         policy: settings.policy,
         max_retries: settings.max_retries,
         retry_delay: nanos(settings.retry_delay),

@@ -46,7 +46,8 @@ impl Plan {
     #[must_use]
     pub fn of_seed(seed: u64) -> Plan {
         let mut random = Random::of(seed, Topic::Stack, 0);
-        let config = stack::config(&mut random);
+        let mut config = stack::config(&mut random);
+        config.durable = Random::of(seed, Topic::Learning, 1).chance(0.5);
         let machine = stack::machine(&mut random, &config);
         let faults = faults::faults(&mut Random::of(seed, Topic::Faults, 0));
         let codec = codec::codec(&mut Random::of(seed, Topic::Codec, 0));

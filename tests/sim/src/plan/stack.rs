@@ -55,6 +55,7 @@ pub fn config(random: &mut Random) -> Config {
         tiers,
         links,
         discard_after_restore: random.chance(0.4),
+        durable: false,
         policy: random.pick(&[Score, Score, Score, Lru, Fifo, Belady]),
         max_retries: random.below(4) as u32,
         retry_delay: Nanos(random.range(0, 200_000)),

@@ -202,6 +202,7 @@ fn config(tiers: &[(TierKind, u64)], links: &[(f64, f64, u64)]) -> Config {
         tiers: tiers.iter().map(tier).collect(),
         links: links.iter().map(link).collect(),
         discard_after_restore: false,
+        durable: false,
         policy: PolicyKind::Score,
         max_retries: 3,
         retry_delay: Nanos(1_000_000),
