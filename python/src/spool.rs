@@ -103,7 +103,7 @@ pub struct Spool {
 impl Spool {
     #[new]
     #[pyo3(signature = (device_memory=None, host_memory=None, disk=None, *, device="auto",
-                        shrink_ok=false, codec=None, learn=false, timeout=300.0, verify=true,
+                        shrink_ok=false, codec=None, learn=true, timeout=300.0, verify=true,
                         debug=None, **others))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(

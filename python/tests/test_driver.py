@@ -108,7 +108,7 @@ def test_any_sizes_of_schedules_and_tiers_give_the_same_gradient(
     }
     disk = tmp_path_factory.mktemp("disk")
     expected, problem = reference(steps), Problem(steps)
-    with unspool.Spool(**tiers, disk=disk, device="cpu") as spool:
+    with unspool.Spool(**tiers, disk=disk, device="cpu", learn=False) as spool:
         report = problem.run(schedule, spool, **options)
         assert same_gradient(problem, expected) and len(spool) == 0
         hinted = report.restores if options["lookahead"] else 0

@@ -1,4 +1,4 @@
-"""`Spool(learn=True)`: what one iteration of a loop restored announces the next one."""
+"""Spools learn: what one iteration of a loop restored announces the next one."""
 
 from __future__ import annotations
 
@@ -59,8 +59,42 @@ def test_what_is_expected_goes_before_what_is_learned(tmp_path: Path) -> None:
         assert iterate(spool, 0, SHUFFLED) == (COUNT, COUNT)
 
 
+def test_every_spool_with_a_slower_tier_learns(tmp_path: Path) -> None:
+    with unspool.Spool(host_memory="1MiB", disk=tmp_path) as spool:
+        assert spool.learn
+        assert [iterate(spool, 0, BACKWARDS) for _ in range(2)] == [(0, 0), (COUNT, COUNT)]
+
+
+def test_a_program_that_departs_again_and_again_is_left_alone(tmp_path: Path) -> None:
+    random = np.random.default_rng(11)
+    with unspool.Spool(host_memory="100KiB", disk=tmp_path) as spool:
+        found = [iterate(spool, 0, random.permutation(COUNT).tolist()) for _ in range(12)]
+        assert [hints for hints, _ in found[:3]] == [0, COUNT, COUNT]
+        assert all(hints <= 4 for hints, _ in found[7:])
+        for _ in range(3):
+            found.append(iterate(spool, 0, BACKWARDS))
+        assert found[-1] == (COUNT, COUNT)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_a_loop_that_fits_stops_writing_to_the_disk(learn: bool, tmp_path: Path) -> None:
+    with unspool.Spool(host_memory="1MiB", disk=tmp_path, device="cpu", learn=learn) as spool:
+        written = []
+        for turn in range(10):
+            for version in range(COUNT):
+                spool.save(version, state(version))
+            if turn < 6:
+                spool.flush()
+            for version in BACKWARDS:
+                assert (spool.load(version) == state(version)).all()
+                spool.discard(version)
+            written.append(spool.stats().links[0].flush.bytes)
+        assert written[5] == 6 * COUNT * ITEMS * 8
+        assert written[6:] == 4 * [written[5]]
+
+
 def test_without_the_option_nothing_is_learned() -> None:
-    with unspool.Spool(host_memory="1MiB") as spool:
+    with unspool.Spool(host_memory="1MiB", learn=False) as spool:
         assert not spool.learn
         assert [iterate(spool, 0, BACKWARDS) for _ in range(2)] == [(0, 0), (0, 0)]
 
@@ -84,7 +118,7 @@ def test_an_adjoint_can_leave_the_hints_to_the_spool(tmp_path: Path) -> None:
 
 
 def test_an_adjoint_says_when_its_spool_does_not_learn() -> None:
-    with unspool.Spool(host_memory="1MiB", device="cpu") as spool:
+    with unspool.Spool(host_memory="1MiB", device="cpu", learn=False) as spool:
         with pytest.raises(unspool.errors.OptionError, match="does not learn"):
             Problem(3).run(StoreAll(3), spool, lookahead="learn")
         with pytest.raises(unspool.errors.OptionError, match="lookahead='guess'"):

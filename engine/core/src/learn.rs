@@ -9,12 +9,13 @@
 //! when as many checkpoints are saved as then.
 //!
 //! The first call that is another one than followed takes the hints back, all of them the
-//! learner's own, and the record goes on: the next iteration follows this one. An application that
-//! announces restores itself is left alone until they are made.
+//! learner's own, and the record goes on: the next iteration follows this one. What is announced
+//! in vain costs trust: fewer restores are announced ahead, down to none, until what the learner
+//! follows in silence comes true again. An application that announces restores itself is left
+//! alone until they are made.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::mem;
 
 use crate::event::Event;
 use crate::types::Version;
@@ -25,8 +26,14 @@ const RECORD: usize = 1 << 18;
 /// The most restores that are announced ahead.
 const AHEAD: usize = 1024;
 
-/// How many restores are made between two announcements.
-const PIECE: usize = AHEAD / 8;
+/// The part of what is announced ahead that is made between two announcements.
+const PIECES: usize = 8;
+
+/// What hints that are taken back leave of the trust: a fourth.
+const DOUBT: usize = 4;
+
+/// The trust for each restore that was as the one followed.
+const PROOF: usize = 2;
 
 /// The runs of saves that are compared with one that begins, and the calls before them.
 const COMPARED: usize = 64;
@@ -79,7 +86,7 @@ struct Alive {
     restored: Option<(usize, u64)>,
 }
 
-/// A place in the record, and what was announced from there on.
+/// A place in the record, and what was announced from there on. Places are never reused.
 #[derive(Clone, Copy, Debug)]
 struct Follow {
     /// The call that is expected next, or the run of saves that is under way.
@@ -89,15 +96,19 @@ struct Follow {
 }
 
 /// Learns restore orders, and announces them. See the module's documentation.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub struct Learner {
     record: Vec<Call>,
+    /// The place of the first call on record; what is before it is forgotten.
+    base: usize,
     /// Where the last runs of saves begin, and the last one that began with no checkpoint there.
     starts: VecDeque<usize>,
     fresh: Option<usize>,
     /// The run of saves that is under way; it is not on record yet.
     run: Option<Saves>,
     follow: Option<Follow>,
+    /// The restores that are announced ahead, at most [`AHEAD`].
+    trust: usize,
     /// The application announces restores itself.
     told: bool,
     alive: BTreeMap<Version, Alive>,
@@ -106,6 +117,25 @@ pub struct Learner {
     /// All saves so far, and all runs of them.
     saves: u64,
     runs: u64,
+}
+
+impl Default for Learner {
+    fn default() -> Learner {
+        Learner {
+            record: Vec::new(),
+            base: 0,
+            starts: VecDeque::new(),
+            fresh: None,
+            run: None,
+            follow: None,
+            trust: AHEAD,
+            told: false,
+            alive: BTreeMap::new(),
+            by_number: BTreeMap::new(),
+            saves: 0,
+            runs: 0,
+        }
+    }
 }
 
 impl Learner {
@@ -164,18 +194,29 @@ impl Learner {
 
     /// The run of saves that is followed.
     fn followed(&self) -> Option<Saves> {
-        match self.record[self.follow?.next] {
-            Call::Saves(run) => Some(run),
+        match self.call(self.follow?.next)? {
+            Call::Saves(run) => Some(*run),
             Call::Restore(_) => None,
         }
+    }
+
+    /// The call at a place; `None` when it is forgotten or still to come.
+    fn call(&self, place: usize) -> Option<&Call> {
+        self.record.get(place.checked_sub(self.base)?)
+    }
+
+    fn end(&self) -> usize {
+        self.base + self.record.len()
     }
 
     /// Where the run on record is that began most like `run`: with as many checkpoints there, then
     /// after the same calls, then the last one.
     fn most_alike(&self, run: Saves) -> Option<usize> {
-        self.starts.iter().copied().chain(self.fresh).max_by_key(|start| {
-            let same = matches!(self.record[*start], Call::Saves(at) if at.alive == run.alive);
-            let before = self.record[..*start].iter().rev().zip(self.record.iter().rev());
+        let starts = self.starts.iter().copied().chain(self.fresh);
+        starts.filter(|start| *start >= self.base).max_by_key(|start| {
+            let same = matches!(self.call(*start), Some(Call::Saves(at)) if at.alive == run.alive);
+            let earlier = &self.record[..start - self.base];
+            let before = earlier.iter().rev().zip(self.record.iter().rev());
             let alike = before.take(COMPARED).take_while(|(one, other)| one.is_like(other));
             (same, alike.count(), *start)
         })
@@ -184,20 +225,21 @@ impl Learner {
     fn on_restore(&mut self, version: Version, hints: usize, out: &mut Vec<Event>) {
         let Some(alive) = self.alive.get(&version).copied().filter(|_| !self.told) else { return };
         if let Some(run) = self.run.take() {
-            self.starts.push_back(self.record.len());
+            self.starts.push_back(self.end());
             if self.starts.len() > COMPARED {
                 self.starts.pop_front();
             }
             if run.alive == 0 {
-                self.fresh = Some(self.record.len());
+                self.fresh = Some(self.end());
             }
             self.pass(Call::Saves(run), hints, out);
         }
         let age = self.saves - 1 - alive.number;
-        let stays = alive.restored.is_some_and(|(_, runs)| runs < self.runs);
+        let restored = alive.restored.filter(|(place, _)| *place >= self.base);
+        let stays = restored.is_some_and(|(_, runs)| runs < self.runs);
         let call = Call::Restore(Restored { age, version, stays, last: false });
         self.pass(call, hints, out);
-        let here = (self.record.len() - 1, self.runs);
+        let here = (self.end() - 1, self.runs);
         self.alive.insert(version, Alive { restored: Some(here), ..alive });
         self.announce(out);
     }
@@ -207,10 +249,14 @@ impl Learner {
         if self.record.len() == RECORD {
             self.forget_half(hints, out);
         }
+        let expected = self.follow.and_then(|follow| self.call(follow.next));
+        let is_expected = expected.is_some_and(|expected| expected.is_like(&call));
         match &mut self.follow {
-            Some(follow) if self.record[follow.next].is_like(&call) => {
+            Some(follow) if is_expected => {
                 follow.next += 1;
                 follow.announced = follow.announced.max(follow.next);
+                let proof = if matches!(call, Call::Restore(_)) { PROOF } else { 0 };
+                self.trust = AHEAD.min(self.trust + proof);
             }
             _ => self.depart(hints, out),
         }
@@ -221,6 +267,7 @@ impl Learner {
         let Some(gone) = self.alive.remove(&version) else { return };
         self.by_number.remove(&gone.number);
         if let Some((place, _)) = gone.restored
+            && let Some(place) = place.checked_sub(self.base)
             && let Call::Restore(restored) = &mut self.record[place]
         {
             restored.last = true;
@@ -243,6 +290,7 @@ impl Learner {
         // All hints that are left are the learner's own, or all are the application's.
         if hints > 0 && !self.told {
             out.push(Event::ForgetHints);
+            self.trust /= DOUBT;
         }
     }
 
@@ -254,13 +302,13 @@ impl Learner {
             (Some(run), Some(followed)) if run.count == followed.count => next + 1,
             _ => return,
         };
-        if announced > at + AHEAD - PIECE {
+        if announced > at + self.trust - self.trust / PIECES {
             return;
         }
         let mut saves = self.saves;
-        let end = self.record.len().min(at + AHEAD);
+        let end = self.end().min(at + self.trust);
         for place in at..end {
-            let hint = match self.record[place] {
+            let hint = match self.record[place - self.base] {
                 Call::Saves(run) => {
                     saves += run.count;
                     None
@@ -289,32 +337,19 @@ impl Learner {
     /// Forgets the older half of the record.
     fn forget_half(&mut self, hints: usize, out: &mut Vec<Event>) {
         let half = RECORD / 2;
-        if self.follow.is_some_and(|follow| follow.next < half) {
-            self.depart(hints, out);
-        }
         self.record.drain(..half);
-        if let Some(follow) = &mut self.follow {
-            (follow.next, follow.announced) = (follow.next - half, follow.announced - half);
-        }
-        let starts = mem::take(&mut self.starts);
-        self.starts = starts.into_iter().filter_map(|start| start.checked_sub(half)).collect();
-        self.fresh = self.fresh.and_then(|start| start.checked_sub(half));
-        for alive in self.alive.values_mut() {
-            let restored = alive.restored;
-            alive.restored = restored.and_then(|(at, runs)| Some((at.checked_sub(half)?, runs)));
+        self.base += half;
+        if self.follow.is_some_and(|follow| follow.next < self.base) {
+            self.depart(hints, out);
         }
     }
 
-    /// Forgets everything but what is there.
+    /// Forgets the whole record.
     fn forget(&mut self) {
-        let alive = self.alive.iter();
-        let alive = alive.map(|(version, alive)| (*version, Alive { restored: None, ..*alive }));
-        *self = Learner {
-            alive: alive.collect(),
-            by_number: mem::take(&mut self.by_number),
-            saves: self.saves,
-            ..Learner::default()
-        };
+        self.base = self.end();
+        self.record.clear();
+        self.starts.clear();
+        (self.fresh, self.run, self.follow) = (None, None, None);
     }
 }
 

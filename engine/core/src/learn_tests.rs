@@ -276,7 +276,7 @@ fn a_long_iteration_is_announced_in_pieces() {
         assert_eq!(program.announced().first(), Some(&version));
         program.restore(version);
         program.discard(version);
-        let enough = AHEAD - PIECE - 1;
+        let enough = AHEAD - AHEAD / PIECES - 1;
         assert!(program.queue.len() >= enough.min(usize::try_from(version).unwrap()));
         assert!(program.queue.len() <= AHEAD);
     }
@@ -304,4 +304,46 @@ fn when_the_restores_that_were_announced_are_made_it_learns_again() {
     }
     assert_eq!(program.iterate(0, 3, &[1, 2], Ends::Together), []);
     assert_eq!(program.iterate(0, 3, &[1, 2], Ends::Together), [1, 2]);
+}
+
+/// Iterations of ten, each in an order of its own; the restores announced before each.
+fn fickle(program: &mut Loop, turns: core::ops::Range<i64>) -> Vec<usize> {
+    let order = |turn: i64| -> Vec<i64> {
+        let mut places: Vec<i64> = (0..10).collect();
+        places.sort_by_key(|place| (((place + 1) * (turn + 3) * 2_654_435_761) >> 11) % 1009);
+        places
+    };
+    turns.map(|turn| program.iterate(turn * 10, 10, &order(turn), Ends::Each).len()).collect()
+}
+
+#[test]
+fn a_program_that_departs_again_and_again_is_left_alone() {
+    let mut program = Loop::default();
+    let announced = fickle(&mut program, 0..20);
+    assert_eq!(announced[..3], [0, 10, 10]);
+    assert!(announced[6..].iter().all(|&count| count <= 4), "{announced:?}");
+    assert!(program.forgotten <= 10, "{}", program.forgotten);
+}
+
+#[test]
+fn what_comes_true_in_silence_is_announced_again() {
+    let mut program = Loop::default();
+    fickle(&mut program, 0..20);
+    let backwards: Vec<i64> = (0..10).rev().collect();
+    for turn in 20..24 {
+        program.iterate(turn * 10, 10, &backwards, Ends::Each);
+    }
+    assert_eq!(program.iterate(240, 10, &backwards, Ends::Each), versions(240, &backwards));
+}
+
+#[test]
+fn between_announcements_of_the_application_nothing_is_recorded() {
+    let mut program = Loop::default();
+    (0..50).for_each(|version| program.save(version));
+    for version in 0..40 {
+        program.feed(Event::Expect { version: Version(version) });
+        program.restore(version);
+        program.save(100 + version);
+    }
+    assert_eq!((program.announced(), program.learner.record.len()), (vec![], 0));
 }

@@ -45,7 +45,8 @@ pub struct Settings {
     pub check_codec: bool,
     /// Whether the order of restores is learned: what one iteration of a loop restored is announced
     /// in the next, as by [`Spool::expect`](crate::Spool::expect), once it has saved as much. What
-    /// is announced otherwise goes first. Default: no.
+    /// is announced otherwise goes first, and a program that departs from it again and again is
+    /// left alone. Nothing is learned where there is one tier. Default: yes.
     pub learn: bool,
     /// How room is made in the arenas. Default: Score's sliding window.
     pub policy: PolicyKind,
@@ -93,7 +94,7 @@ impl Default for Settings {
             disk: None,
             codec: Codecs::default(),
             check_codec: false,
-            learn: false,
+            learn: true,
             policy: PolicyKind::default(),
             timeout: Duration::from_secs(300),
             verify: true,

@@ -72,7 +72,7 @@ class Spool:
         device: str = "auto",
         shrink_ok: bool = False,
         codec: Codecs = None,
-        learn: bool = False,
+        learn: bool = True,
         timeout: float = 300.0,
         verify: bool = True,
         debug: Debug | None = None,

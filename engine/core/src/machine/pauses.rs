@@ -8,9 +8,9 @@
 //! follows after a step of computing. A pause ends at once when somebody needs what is held back:
 //! a save, the room of a window, or a flush call.
 //!
-//! Where flushes make checkpoints durable or hints name what is read next, no flush is held back for
-//! longer than [`LONGEST`] after the one before it: an application that only ever reads does not
-//! leave what it saved in volatile memory, and prefetches find room. Elsewhere a flush is a
+//! Where flushes make checkpoints durable or hints name what is read next, no flush is held back
+//! for longer than [`LONGEST`] after the one before it: an application that only ever reads does
+//! not leave what it saved in volatile memory, and prefetches find room. Elsewhere a flush is a
 //! *precaution*: it makes room for saves that may never come, and waits for as long as reads
 //! follow each other.
 

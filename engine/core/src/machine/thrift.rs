@@ -1,12 +1,12 @@
 //! Thrift: flushes in vain teach the core to put off the next ones.
 //!
-//! A flush into a store that is not durable begins as soon as its link is free, because a save that
-//! finds no room waits for the store. Where the history fits into its arena this is in vain: each
-//! checkpoint is discarded while the copy that was flushed is still there. An arena that has flushed
-//! twice as many bytes in vain as it holds, with no eviction between, keeps what is saved until three
-//! quarters of it wait for their flush. The first eviction ends that, and so does a call that needs
-//! room. (After the last eviction of a history that does not fit, as many bytes as the arena holds
-//! may still be discarded.)
+//! A flush into a store that is not durable begins as soon as its link is free, because a save
+//! that finds no room waits for the store. Where the history fits into its arena this is in vain:
+//! each checkpoint is discarded while the copy that was flushed is still there. An arena that has
+//! flushed twice as many bytes in vain as it holds, with no eviction between, keeps what is saved
+//! until three quarters of it wait for their flush. The first eviction ends that, and so does a
+//! call that needs room. (After the last eviction of a history that does not fit, as many bytes as
+//! the arena holds may still be discarded.)
 
 use super::Core;
 use crate::lifecycle::table::Row;

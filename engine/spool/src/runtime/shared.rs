@@ -95,7 +95,8 @@ impl Shared {
         rates::recall(&settings, gpu.as_ref(), &mut config);
         let links = config.links.len();
         let driver = Driver::new(config, settings.record.as_deref())?;
-        let learner = settings.learn.then(Learner::default);
+        // With one tier there is nothing to read ahead.
+        let learner = (settings.learn && links > 0).then(Learner::default);
         let buffers = Pool::new(STAGING);
         let inbox = Arc::new(Inbox::default());
         let options = Options {

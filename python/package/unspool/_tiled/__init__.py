@@ -80,6 +80,6 @@ def tiled(
     if to not in ("auto", "numpy", "cupy", "torch", None):
         raise OptionError(f'tiled(to={to!r}): write "numpy", "cupy", "torch", "auto" or None.')
     memory: dict[str, Any] = {"device_memory": device_memory, "host_memory": host_memory}
-    spool = Spool(**memory, disk=disk, codec=codec, **options)
+    spool = Spool(**memory, disk=disk, codec=codec, learn=False, **options)
     made: TiledArray = module.TiledArray(grid, name, value, spool, to, codec)
     return made
