@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::time::Instant;
 
 use unspool_core::{
-    Command, Config, Core, Event, Nanos, Place, Refusal, RequestId, Size, TransferId, TransferKind,
-    Version,
+    Command, Config, Core, Event, Nanos, Place, Refusal, RequestId, Size, TierId, TransferId,
+    TransferKind, Version,
 };
 
 use crate::chain::Chain;
@@ -39,12 +39,13 @@ pub struct Outcome {
 /// One direction of the link below a tier.
 type Lane = (usize, TransferKind);
 
-/// A transfer that is queued or in flight.
+/// Work of a lane that is queued or running.
 struct Job {
-    transfer: TransferId,
+    /// `None` for a copy of the application itself.
+    transfer: Option<TransferId>,
     bytes: u64,
-    from: Place,
-    to: Place,
+    kind: TransferKind,
+    took: Nanos,
 }
 
 /// The machine and the application on it.
@@ -62,6 +63,10 @@ pub struct Machine {
     commands: Vec<Command>,
     next_request: u64,
     chain: Chain,
+    /// The link whose directions take turns, as those of a disk do; the others are independent.
+    shared: Option<usize>,
+    /// The application's own copy over that link has ended.
+    has_copied: bool,
     outcome: Outcome,
 }
 
@@ -79,8 +84,16 @@ impl Machine {
             commands: Vec::new(),
             next_request: 0,
             chain: Chain::default(),
+            shared: None,
+            has_copied: false,
             outcome: Outcome::default(),
         })
+    }
+
+    /// The same machine, whose slowest link carries one thing at a time, in either direction.
+    pub fn with_one_disk(mut self) -> Machine {
+        self.shared = self.config.links.len().checked_sub(1);
+        self
     }
 
     /// Executes `trace`; a step of computation takes `step`.
@@ -133,7 +146,7 @@ impl Machine {
 
     fn saved(&mut self, request: RequestId, place: Place, bytes: u64) {
         let begin = self.now;
-        self.pass(self.reach(place, bytes, TransferKind::Flush));
+        self.copy(place, bytes, TransferKind::Flush);
         self.feed(Event::Saved { request, kept: None });
         let stall = self.now.since(begin).since(bare_copy(bytes));
         self.outcome.save_stall = self.outcome.save_stall.plus(stall);
@@ -176,7 +189,7 @@ impl Machine {
         self.feed(Event::Restore { request, version: Version(version) });
         let place = self.answer(request)?;
         self.outcome.served[usize::from(place.tier.0)] += 1;
-        self.pass(self.reach(place, bytes, TransferKind::Prefetch));
+        self.copy(place, bytes, TransferKind::Prefetch);
         self.feed(Event::Restored { request });
         let stall = self.now.since(begin).since(bare_copy(bytes));
         self.outcome.restore_stall = self.outcome.restore_stall.plus(stall);
@@ -226,7 +239,8 @@ impl Machine {
         let Some(Reverse((_, index))) = self.due.pop() else { return };
         let (event, lane) = self.events[index];
         if let Some(lane) = lane {
-            self.lanes.entry(lane).or_default().pop_front();
+            let ended = self.lanes.entry(lane).or_default().pop_front();
+            self.has_copied |= ended.is_some_and(|job| job.transfer.is_none());
             self.begin(lane);
         }
         self.feed(event);
@@ -254,7 +268,8 @@ impl Machine {
                 self.answers.insert(request, Err(refusal));
             }
             Command::Transfer { transfer, bytes, kind, from, to, .. } => {
-                self.enqueue(Job { transfer, bytes, from, to }, kind);
+                let ends = (from.tier.min(to.tier), from.tier.max(to.tier));
+                self.transfer(transfer, (bytes, kind), ends);
             }
             Command::Cancel { transfer } => self.cancel(transfer),
             Command::Delete { checkpoint, tier } => {
@@ -264,34 +279,49 @@ impl Machine {
         }
     }
 
-    fn enqueue(&mut self, job: Job, kind: TransferKind) {
-        let lane = (usize::from(job.from.tier.0.min(job.to.tier.0)), kind);
-        let jobs = self.lanes.entry(lane).or_default();
+    fn transfer(
+        &mut self,
+        transfer: TransferId,
+        (bytes, kind): (u64, TransferKind),
+        (first, last): (TierId, TierId),
+    ) {
+        let (first, last) = (usize::from(first.0), usize::from(last.0));
+        let took = self.travel(first, last, bytes, kind);
+        self.enqueue(first, Job { transfer: Some(transfer), bytes, kind, took });
+    }
+
+    fn enqueue(&mut self, link: usize, job: Job) {
+        let kind = if self.shared == Some(link) { TransferKind::Flush } else { job.kind };
+        let jobs = self.lanes.entry((link, kind)).or_default();
         jobs.push_back(job);
         if jobs.len() == 1 {
-            self.begin(lane);
+            self.begin((link, kind));
         }
     }
 
     /// Starts the front transfer of a lane.
     fn begin(&mut self, lane: Lane) {
         let Some(job) = self.lanes.get(&lane).and_then(VecDeque::front) else { return };
-        let (first, last) = (job.from.tier.min(job.to.tier), job.from.tier.max(job.to.tier));
-        let took = self.travel(usize::from(first.0), usize::from(last.0), job.bytes, lane.1);
-        let event = Event::TransferDone { transfer: job.transfer, took };
-        match lane.1 {
-            TransferKind::Flush => self.outcome.flushed += job.bytes,
-            TransferKind::Prefetch => self.outcome.prefetched += job.bytes,
-        }
+        let took = job.took;
+        let event = match (job.transfer, job.kind) {
+            (None, _) => Event::Tick,
+            (Some(transfer), kind) => {
+                match kind {
+                    TransferKind::Flush => self.outcome.flushed += job.bytes,
+                    TransferKind::Prefetch => self.outcome.prefetched += job.bytes,
+                }
+                Event::TransferDone { transfer, took }
+            }
+        };
         self.schedule(self.now.plus(took), event, Some(lane));
     }
 
     /// Drops a transfer that has not begun; a running one continues.
     fn cancel(&mut self, transfer: TransferId) {
         for jobs in self.lanes.values_mut() {
-            let waiting = jobs.iter().skip(1).position(|job| job.transfer == transfer);
-            if let Some(job) = waiting.and_then(|at| jobs.remove(at + 1)) {
-                let event = Event::TransferCancelled { transfer: job.transfer };
+            let waiting = jobs.iter().skip(1).position(|job| job.transfer == Some(transfer));
+            if waiting.and_then(|at| jobs.remove(at + 1)).is_some() {
+                let event = Event::TransferCancelled { transfer };
                 return self.schedule(self.now, event, None);
             }
         }
@@ -300,6 +330,18 @@ impl Machine {
     fn schedule(&mut self, time: Nanos, event: Event, lane: Option<Lane>) {
         self.due.push(Reverse((time, self.events.len())));
         self.events.push((event, lane));
+    }
+
+    /// The application's own copy to or from `place`, which has its turn at a link that is shared.
+    fn copy(&mut self, place: Place, bytes: u64, kind: TransferKind) {
+        let took = self.reach(place, bytes, kind);
+        let shared = self.shared.filter(|link| usize::from(place.tier.0) > *link);
+        let Some(link) = shared else { return self.pass(took) };
+        self.has_copied = false;
+        self.enqueue(link, Job { transfer: None, bytes, kind, took });
+        while let Some(next) = self.next_time().filter(|_| !self.has_copied) {
+            self.happen(next);
+        }
     }
 
     /// Duration of the application's own copy to or from `place`.

@@ -8,6 +8,7 @@
 
 mod chain;
 mod decisions;
+mod hintless;
 mod machine;
 mod policies;
 mod random;
@@ -18,9 +19,9 @@ mod traces;
 
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: unspool-benches [decisions] [policies] [schedules] [sweeps]   (default: all)";
-const NAMES: [&str; 4] = ["decisions", "policies", "schedules", "sweeps"];
+const USAGE: &str = "usage: unspool-benches [decisions] [hintless] [policies] [schedules] \
+                     [sweeps]   (default: all)";
+const NAMES: [&str; 5] = ["decisions", "hintless", "policies", "schedules", "sweeps"];
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);
     if wanted("decisions") {
         decisions::run();
+    }
+    if wanted("hintless") {
+        hintless::run();
     }
     if wanted("policies") {
         policies::run();

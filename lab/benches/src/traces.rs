@@ -96,6 +96,8 @@ pub enum Hints {
     First,
     /// After the last save.
     AfterSaves,
+    /// Never.
+    None,
 }
 
 /// Saves every step, then restores all in the order of `versions`.
@@ -104,6 +106,7 @@ pub fn forward_then(sizes: Vec<u64>, versions: &[i64], hints: Hints) -> Trace {
         Hints::FirstHeld => (&[Action::HoldPrefetch, Action::ExpectAll], &[Action::StartPrefetch]),
         Hints::First => (&[Action::ExpectAll], &[]),
         Hints::AfterSaves => (&[], &[Action::ExpectAll]),
+        Hints::None => (&[], &[]),
     };
     let saves = (0..sizes.len()).flat_map(|index| [Action::Compute(1), Action::Save(index as i64)]);
     let restores = versions.iter().flat_map(|&v| [Action::Restore(v), Action::Compute(1)]);
