@@ -40,11 +40,8 @@ impl<'a> Target<'a> {
 
     /// Lets go of the arrays of a call, or keeps them until their copies are done.
     pub fn release(&self, py: Python<'_>, arrays: Vec<Array>, marks: Marks) {
-        for (array, mark) in arrays.into_iter().zip(marks) {
-            if let Some(mark) = mark {
-                self.kept.keep(py, mark, array.into_owner());
-            }
-        }
+        let kept = arrays.into_iter().zip(marks);
+        self.kept.keep(py, kept.filter_map(|(array, mark)| Some((mark?, array.into_owner()))));
     }
 }
 

@@ -495,3 +495,26 @@ def test_many_arrays_cost_the_driver_no_more_calls_than_a_few(
                 assert same_bits(array.numpy(), one)
             spool.discard(1)
     assert made[0] == made[1] == made[2], made
+
+
+def test_arrays_that_only_the_spool_holds_are_let_go_of_by_the_next_call(driver: Driver) -> None:
+    alive: list[weakref.ref[CaiArray]] = []
+
+    def arrays(version: int) -> dict[str, CaiArray]:
+        made = {f"a{at}": CaiArray(driver, np.full(9, version, "f4")) for at in range(50)}
+        alive.extend(map(weakref.ref, made.values()))
+        return made
+
+    with unspool.Spool(device_memory="8MiB", device="cuda:0") as spool:
+        for version in range(6):
+            spool.save(version, **arrays(version))
+            driver.synchronize()
+            assert sum(each() is not None for each in alive) == 50
+        for version in range(6):
+            spool.restore(version, **arrays(9))
+            driver.synchronize()
+            assert sum(each() is not None for each in alive) == 50
+        spool.save_many({10 + at: arrays(at) for at in range(4)})
+        driver.synchronize()
+        spool.save(20, CaiArray(driver, np.zeros(9, "f4")))
+        assert sum(each() is not None for each in alive) == 0

@@ -118,6 +118,12 @@ impl Fence {
         matches!(self.poll(), Poll::Done)
     }
 
+    /// Whether both are the same place in the same stream, recorded once.
+    #[must_use]
+    pub fn is_same(&self, other: &Fence) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// As [`Event::poll`]. What was seen done stays done, whatever becomes of the context.
     #[must_use]
     pub fn poll(&self) -> Poll {
