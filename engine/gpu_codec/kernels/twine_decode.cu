@@ -471,18 +471,12 @@ DEVICE bool decode_chunk(u32 *stage, const u32 *from, u32 words, const Window &w
     return decode_values<u32>(stage, from, words, w, s, target, lane);
 }
 
-// The chunk that is decoded as number i. Where the values of several chunks lie side by side in
-// memory, these come one after the other: what each writes of a sector goes to memory together.
+// The chunk that is decoded as number i. Where planes are next to each other in memory, chunks come
+// in the order of planes: what each writes of a sector goes to memory together.
 DEVICE u32 chunk_of(const Piece &piece, u32 i) {
     const Cut &cut = piece.cut;
-    const Steps &steps = piece.steps;
-    if (profile_of(cut) == 1 || steps.x == 1) return i;
-    const u32 plane = cut.px * cut.py, volume = profile_of(cut) == 3 ? plane * cut.pz : plane;
-    if (steps.rest && steps.rest < steps.x) {
-        const u32 volumes = cut.n_chunks / volume;
-        return i % volumes * volume + i / volumes;
-    }
-    if (profile_of(cut) == 2 || steps.y < steps.z) return i;
+    if (profile_of(cut) != 3 || piece.steps.z != 1) return i;
+    const u32 plane = cut.px * cut.py, volume = plane * cut.pz;
     const u32 before = i / volume * volume, j = i - before;
     return before + j % cut.pz * plane + j / cut.pz;
 }

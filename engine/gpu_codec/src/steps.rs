@@ -85,11 +85,11 @@ impl Steps {
         Some(Steps { x, y, z, rest })
     }
 
-    /// Whether some values of a chunk, or of several that are decoded together, are next to each
-    /// other. Where none are, memory is written by halves of its sectors or less.
+    /// Whether some values of a chunk are next to each other. Where none are, each is written by
+    /// itself.
     #[must_use]
     pub fn have_neighbours(&self) -> bool {
-        [self.x, self.y, self.z, self.rest].contains(&1)
+        [self.x, self.y, self.z].contains(&1)
     }
 
     /// Those of a dense array.
