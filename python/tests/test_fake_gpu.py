@@ -11,7 +11,7 @@ import ctypes
 import gc
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -498,23 +498,26 @@ def test_many_arrays_cost_the_driver_no_more_calls_than_a_few(
 
 
 def test_arrays_that_only_the_spool_holds_are_let_go_of_by_the_next_call(driver: Driver) -> None:
-    alive: list[weakref.ref[CaiArray]] = []
+    made: list[weakref.ref[CaiArray]] = []
 
     def arrays(version: int) -> dict[str, CaiArray]:
-        made = {f"a{at}": CaiArray(driver, np.full(9, version, "f4")) for at in range(50)}
-        alive.extend(map(weakref.ref, made.values()))
-        return made
+        values = {f"a{at}": CaiArray(driver, np.full(9, version, "f4")) for at in range(50)}
+        made.extend(map(weakref.ref, values.values()))
+        return values
+
+    def held_after(call: Callable[..., object], *version: int, **given: CaiArray) -> int:
+        # Copies are under way until the driver is released.
+        driver.control("hold")
+        call(*version, **given)
+        given.clear()
+        held = sum(each() is not None for each in made)
+        driver.control("release")
+        driver.synchronize()
+        return held
 
     with unspool.Spool(device_memory="8MiB", device="cuda:0") as spool:
         for version in range(6):
-            spool.save(version, **arrays(version))
-            driver.synchronize()
-            assert sum(each() is not None for each in alive) == 50
+            assert held_after(spool.save, version, **arrays(version)) == 50
         for version in range(6):
-            spool.restore(version, **arrays(9))
-            driver.synchronize()
-            assert sum(each() is not None for each in alive) == 50
-        spool.save_many({10 + at: arrays(at) for at in range(4)})
-        driver.synchronize()
-        spool.save(20, CaiArray(driver, np.zeros(9, "f4")))
-        assert sum(each() is not None for each in alive) == 0
+            assert held_after(spool.restore, version, **arrays(9)) == 50
+        assert held_after(spool.save, 20, u=CaiArray(driver, np.zeros(9, "f4"))) == 0

@@ -4,7 +4,7 @@ use std::fmt;
 
 use unspool_codec::twine::{self, Array, Layout};
 use unspool_codec::{CodecError, CodecErrorKind, CodecId, Dtype, Spec, Zfp};
-use unspool_cuda::{DeviceError, Stream};
+use unspool_cuda::{DeviceError, Stream, StridedLayout};
 
 use crate::nvcomp::layout::NvCompLayout;
 use crate::pending::{DecodeStatus, Pending, Start};
@@ -126,6 +126,24 @@ impl GpuLayout {
             GpuLayout::Twine(array) => array.layout.bytes(),
             GpuLayout::Zfp(layout) => layout.bytes(),
             GpuLayout::NvComp(layout) => layout.bytes(),
+        }
+    }
+
+    /// The steps of an array that is encoded or decoded where it is; `None` where it needs a dense
+    /// copy, as for all codecs but Twine.
+    #[must_use]
+    pub fn steps(&self, strided: &StridedLayout) -> Option<Steps> {
+        let GpuLayout::Twine(array) = self else { return None };
+        Steps::of(&array.layout, strided)
+    }
+
+    /// Bytes from the first value to the end of the last one.
+    pub(crate) fn reach(&self, steps: Option<&Steps>) -> u64 {
+        match (self, steps) {
+            (GpuLayout::Twine(array), Some(steps)) => {
+                steps.reach(&array.layout).unwrap_or(u64::MAX)
+            }
+            _ => self.bytes(),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::codec::{DecodeJob, EncodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
 use crate::nvcomp::NvCompCoder;
 use crate::pending::{CheckpointResult, DecodeStatus, EncodeError, JobResult, Pending, Start};
 use crate::start::end;
-use crate::steps::Items;
+use crate::steps::Steps;
 use crate::twine::Twine;
 use crate::zfp::ZfpCoder;
 
@@ -26,6 +26,47 @@ pub struct GpuCodecs {
     twine: Twine,
     zfp: ZfpCoder,
     nvcomp: NvCompCoder,
+}
+
+/// The values of an array on a device: its memory, which begins with the first value, and where the
+/// others are if they are not one after the other.
+#[derive(Clone, Debug)]
+pub struct Items {
+    span: DeviceSpan,
+    steps: Option<Steps>,
+}
+
+impl Items {
+    /// Values that lie at these steps.
+    #[must_use]
+    pub fn at(span: DeviceSpan, steps: Steps) -> Items {
+        Items { span, steps: Some(steps) }
+    }
+
+    /// The memory from the first value to the last.
+    #[must_use]
+    pub fn span(&self) -> &DeviceSpan {
+        &self.span
+    }
+
+    /// The address of the first value and the steps, of an array of this layout.
+    ///
+    /// # Errors
+    /// When the memory is too short for it, and when a codec other than Twine is to follow steps.
+    fn place(&self, layout: &GpuLayout) -> Result<(u64, Option<Steps>), DeviceError> {
+        if self.steps.is_some() && !matches!(layout, GpuLayout::Twine(_)) {
+            let message = format!("{:?} takes dense arrays only", layout.id());
+            return Err(DeviceError::new(DeviceErrorKind::OutOfRange, message));
+        }
+        self.span.slice(0, layout.reach(self.steps.as_ref()))?;
+        Ok((self.span.address(), self.steps))
+    }
+}
+
+impl From<DeviceSpan> for Items {
+    fn from(span: DeviceSpan) -> Items {
+        Items { span, steps: None }
+    }
 }
 
 /// The values of one region on a device, and their encoding.

@@ -24,13 +24,13 @@ mod zfp;
 use unspool_cuda::kernels::KernelText;
 
 pub use codec::{DecodeJob, EncodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
-pub use codecs::{After, GpuCodecs, PendingParts, Request, Values};
+pub use codecs::{After, GpuCodecs, Items, PendingParts, Request, Values};
 pub use hashes::ChunkHasher;
 pub use nvcomp::{NvCompCoder, NvCompLayout, NvCompLibrary};
 pub use pending::{
     CheckpointResult, DecodeStatus, EncodeError, EncodeErrorKind, JobResult, Pending, Slots, Start,
 };
-pub use steps::{Items, Steps};
+pub use steps::Steps;
 pub use zfp::{ZfpCoder, ZfpLayout};
 
 /// The texts of all kernels, including those of crate `cuda`: what is compiled and shipped.

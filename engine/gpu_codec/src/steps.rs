@@ -1,9 +1,7 @@
 //! Arrays that are not dense and are encoded and decoded where they are. Pure.
 
 use unspool_codec::twine::Layout;
-use unspool_cuda::{DeviceError, DeviceErrorKind, DeviceSpan, StridedLayout};
-
-use crate::codec::GpuLayout;
+use unspool_cuda::StridedLayout;
 
 /// How far it is from a value to the next one, in values: along the three dimensions that predict
 /// (x is the fastest), and along all outer ones as if they were one.
@@ -20,55 +18,11 @@ pub struct Steps {
     pub rest: u64,
 }
 
-/// The values of an array on a device: its memory, which begins with the first value, and where the
-/// others are if they are not one after the other.
-#[derive(Clone, Debug)]
-pub struct Items {
-    pub(crate) span: DeviceSpan,
-    pub(crate) steps: Option<Steps>,
-}
-
-impl Items {
-    /// Values that lie at these steps.
-    #[must_use]
-    pub fn at(span: DeviceSpan, steps: Steps) -> Items {
-        Items { span, steps: Some(steps) }
-    }
-
-    /// The memory from the first value to the last.
-    #[must_use]
-    pub fn span(&self) -> &DeviceSpan {
-        &self.span
-    }
-
-    /// The address of the first value and the steps, of an array of this layout.
-    ///
-    /// # Errors
-    /// When the memory is too short for it, and when a codec other than Twine is to follow steps.
-    pub(crate) fn place(&self, layout: &GpuLayout) -> Result<(u64, Option<Steps>), DeviceError> {
-        if self.steps.is_some() && !matches!(layout, GpuLayout::Twine(_)) {
-            let message = format!("{:?} takes dense arrays only", layout.id());
-            return Err(DeviceError::new(DeviceErrorKind::OutOfRange, message));
-        }
-        self.span.slice(0, reach(layout, self.steps.as_ref()))?;
-        Ok((self.span.address(), self.steps))
-    }
-}
-
-impl From<DeviceSpan> for Items {
-    fn from(span: DeviceSpan) -> Items {
-        Items { span, steps: None }
-    }
-}
-
 impl Steps {
     /// The steps of an array that Twine cuts into chunks of several dimensions: slices, transposed
-    /// and Fortran arrays of two and three. `None` where they cannot be said, and for other codecs:
-    /// such an array needs a dense copy.
-    #[must_use]
-    pub fn of(layout: &GpuLayout, strided: &StridedLayout) -> Option<Steps> {
-        let GpuLayout::Twine(array) = layout else { return None };
-        let layout = &array.layout;
+    /// and Fortran arrays of two and three. `None` where they cannot be said: such an array needs
+    /// a dense copy.
+    pub(crate) fn of(layout: &Layout, strided: &StridedLayout) -> Option<Steps> {
         if layout.profile == 1 || layout.components != 1 || strided.bytes().ok()? == 0 {
             return None;
         }
@@ -115,14 +69,6 @@ impl Steps {
     }
 }
 
-/// Bytes from the first value of an array to the end of the last one.
-pub(crate) fn reach(layout: &GpuLayout, steps: Option<&Steps>) -> u64 {
-    match (layout, steps) {
-        (GpuLayout::Twine(array), Some(steps)) => steps.reach(&array.layout).unwrap_or(u64::MAX),
-        _ => layout.bytes(),
-    }
-}
-
 /// The step of dimensions that are one in memory, the innermost first.
 fn outer(dims: impl Iterator<Item = (u64, i64)>, unit: u64) -> Option<u64> {
     let mut all: Option<(u64, u64)> = None;
@@ -140,13 +86,13 @@ fn outer(dims: impl Iterator<Item = (u64, i64)>, unit: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use unspool_codec::{Dtype, Spec};
+    use unspool_codec::Dtype;
 
     use super::*;
 
     /// The steps of a slice of an array of float32, whose strides are in values.
     fn steps(shape: &[u64], strides: &[i64]) -> Option<[u64; 4]> {
-        let layout = GpuLayout::of(&Spec::Lossless, &Dtype::Float32, shape).unwrap().unwrap();
+        let layout = Layout::of(&Dtype::Float32, shape).unwrap();
         let strides = strides.iter().map(|stride| 4 * stride).collect();
         let strided = StridedLayout { shape: shape.to_vec(), strides, itemsize: 4 };
         Steps::of(&layout, &strided).map(|Steps { x, y, z, rest }| [x, y, z, rest])
@@ -171,11 +117,6 @@ mod tests {
         assert_eq!(steps(&[60, 70], &[-70, 1]), None, "reversed");
         assert_eq!(steps(&[60, 70], &[0, 1]), None, "broadcast");
         assert_eq!(steps(&[2, 3, 8, 60, 70], &[1, 2, 10_000, 70, 6]), None, "two outer dimensions");
-        let zfp =
-            GpuLayout::of(&Spec::Zfp(unspool_codec::Zfp::Rate(8.0)), &Dtype::Float32, &[64; 3]);
-        let strided =
-            StridedLayout { shape: vec![64; 3], strides: vec![65536, 512, 4], itemsize: 4 };
-        assert_eq!(Steps::of(&zfp.unwrap().unwrap(), &strided), None);
     }
 
     #[test]

@@ -7,8 +7,8 @@
 
 use alloc::vec::Vec;
 
-use super::Core;
 use super::transfers::Transfer;
+use super::{Core, Open};
 use crate::command::{Command, Refusal};
 use crate::lifecycle::table::{Copy, Row};
 use crate::types::TierId;
@@ -64,9 +64,20 @@ impl Core {
         self.room_has_changed(out);
     }
 
-    /// Whether a copy was on its way to bytes that an arena has lost since.
+    /// Whether a copy was on its way to bytes that an arena has lost since. A save in flight ends
+    /// where it was granted, wherever its room begins by now.
     fn is_left_over(&self, tier: TierId) -> bool {
         let (state, end) = (self.tier(tier), self.arena(tier).capacity());
+        let is_beyond = |open: &Open| match *open {
+            Open::Granted { row, tier: to, offset } => {
+                let size = state.size_of(self.table.get(row).bytes);
+                to == tier && offset.saturating_add(size) > end
+            }
+            Open::Served { .. } => false,
+        };
+        if self.open.values().any(is_beyond) {
+            return true;
+        }
         self.table.rows().any(|row| {
             let ckpt = self.table.get(row);
             let ends = |copy: &Copy| copy.offset.saturating_add(state.size_of(ckpt.bytes));

@@ -40,7 +40,6 @@ use std::time::Duration;
 
 use crate::codec::{DecodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
 use crate::pending::{DecodeStatus, Pending, Slot, Slots, Start};
-use crate::steps::reach;
 use unspool_cuda::AccessedBytes;
 use unspool_cuda::Context;
 use unspool_cuda::DeviceError;
@@ -334,7 +333,7 @@ fn report(stream: &Stream, checkpoints: &[StoredCheckpoint<'_>]) {
     let ordinal = stream.context().ordinal();
     for checkpoint in checkpoints {
         for job in checkpoint.jobs {
-            let bytes = reach(&job.layout, job.steps.as_ref());
+            let bytes = job.layout.reach(job.steps.as_ref());
             stream.saw_read("encoding", AccessedBytes::device(ordinal, job.source, bytes));
         }
         if let Start::At(address) = checkpoint.start {

@@ -1,7 +1,7 @@
 //! Where a codec reads or writes the items of an array itself.
 
 use unspool_cuda::Context;
-use unspool_gpu_codec::{GpuLayout, Items, Steps};
+use unspool_gpu_codec::{GpuLayout, Items};
 
 use super::DeviceArray;
 
@@ -15,7 +15,7 @@ pub(crate) fn in_place(
         return None;
     }
     let Some(strided) = array.layout() else { return Some(array.span(context).into()) };
-    let steps = Steps::of(layout, strided)?;
+    let steps = layout.steps(strided)?;
     array.extent(context).map(|extent| Items::at(extent, steps))
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn to_write(
     array: &DeviceArray,
 ) -> Option<Items> {
     if let Some(strided) = array.layout() {
-        let is_fast = Steps::of(layout, strided)?.have_neighbours();
+        let is_fast = layout.steps(strided)?.have_neighbours();
         if !is_fast || strided.may_overlap().unwrap_or(true) {
             return None;
         }
