@@ -16,7 +16,7 @@ const fn room(name: &'static str, folders: &'static [&'static str], most: usize)
 
 /// The rooms. A commit that makes one larger raises its figure here, and says why.
 const ROOMS: &[Room] = &[
-    room("core", &["engine/core"], 7_498),
+    room("core", &["engine/core"], 7_510),
     room("verify", &["engine/verify"], 1_460),
     room("transfer", &["engine/transfer"], 1_890),
     room("codec", &["engine/codec"], 8_680),
