@@ -439,8 +439,8 @@ DEVICE bool read_coded(U (&q)[32], u32 *stage, const u32 *from, u32 words, const
     return true;
 }
 
-// Decodes a chunk of so many words, which are there. False when it breaks a rule. Values are
-// written in one place: it is most of the text.
+// Decodes a chunk of `words` words, all of which can be read. False when it breaks a rule. All
+// kinds of chunks share one call that writes values: that is most of the kernel's code.
 template <typename U>
 DEVICE bool decode_values(u32 *stage, const u32 *from, u32 words, const Window &w, const Stream &s,
                           u64 target, u32 lane) {

@@ -89,7 +89,7 @@ impl DeviceArray {
     pub fn extent(&self, context: &Context) -> Option<DeviceSpan> {
         let Some(layout) = &self.layout else { return Some(self.span(context)) };
         let (low, end) = layout.extent(self.address).ok().filter(|(low, end)| low < end)?;
-        // SAFETY: whoever made the array has promised that its memory stays.
+        // SAFETY: the caller of `strided` keeps the memory of all items allocated.
         Some(unsafe { DeviceSpan::foreign(context, low, end - low) })
     }
 

@@ -1,4 +1,4 @@
-"""Spools that are told nothing, beside a program with synchronous copies.
+"""Spools without hints, beside a program with synchronous copies.
 
 Everything is saved, with some computing a step, and restored in one order: both passes are timed.
 The program with synchronous copies keeps what fits into as much memory as the host tier has, in

@@ -1,10 +1,10 @@
-//! Spools that are told nothing, beside synchronous copies: Score's cells (HPDC'23, section 5.3) in
+//! Spools without hints, beside synchronous copies: Score's cells (HPDC'23, section 5.3) in
 //! virtual time, on a disk whose reads and writes take turns.
 //!
 //! Everything is saved, with some computing a step, and restored in one of three orders. A program
 //! with synchronous copies keeps what fits into host memory there, in the order of its saves, and
-//! reads and writes a file for the rest. A spool whose disk is durable flushes as soon as it may;
-//! one whose disk is not does what room for saves needs. Both have a device tier besides.
+//! reads and writes a file for the rest. A spool with a durable disk flushes as soon as it may. One
+//! with an ephemeral disk may wait, and flushes to make room for saves. Both have a device tier.
 //!
 //! Sizes and irregular orders are random: a row has the mean of several samples, and the sample
 //! in which the spool does worst.

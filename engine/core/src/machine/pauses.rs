@@ -34,7 +34,8 @@ pub(super) struct Pause {
 }
 
 impl Core {
-    /// Whether flushes that nobody asked for only make room for saves that may come.
+    /// Whether the only use of a flush is room for later saves: no store is durable, and no hint
+    /// is left.
     pub(super) fn flushes_are_precautions(&self) -> bool {
         !self.config.durable && self.hints.len() == 0
     }

@@ -33,8 +33,8 @@ class Way(enum.StrEnum):
     SPOOL = "recompute, states in a spool"
 
 
-#: What a segment costs besides its steps, in steps: a state is copied twice, or crosses a link
-#: twice. Of a wave on an H100 it is 1.3, and 2 to 13, by how much of it hides behind computing.
+#: The time that a segment takes for its state, in steps: it is copied twice, or crosses the link
+#: twice. For a wave on an H100 that is 1.3 steps, or 2 to 13, as some of it hides behind computing.
 PRICE = {Way.KEEP: 0, Way.RECOMPUTE: 1, Way.SPOOL: 8}
 
 #: The fewest segments. XLA has no loop for a single one, sees that the same is computed twice, and
