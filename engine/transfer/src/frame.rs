@@ -11,6 +11,7 @@ use unspool_tiers::Tier;
 
 use crate::error::TransferError;
 use crate::staging::{Buffer, Pool};
+use crate::summed::read_and_sum;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// The metadata of a checkpoint, shared by everything that moves it.
@@ -136,11 +137,12 @@ pub fn read_frame(
 ) -> Result<(), TransferError> {
     assert_eq!(payload.len() as u64, frame.head.payload_bytes, "the payload is that of the head");
     let read = if frame.packed.load(Ordering::Relaxed) {
-        read_packed(store, id, frame, payload, buffers)
+        let read = read_packed(store, id, frame, payload, buffers);
+        read.map(|()| verify.then(|| checksum(payload)))
     } else {
-        read_plain(store, id, frame, payload, buffers)
+        read_plain(store, id, frame, verify, payload, buffers)
     };
-    let checked = read.and_then(|()| if verify { check_payload(frame, payload) } else { Ok(()) });
+    let checked = read.and_then(|sum| sum.map_or(Ok(()), |sum| check_payload(frame, sum)));
     checked.map_err(|error| match (error.kind(), error.tier_error()) {
         (Failure::Corrupt, None) => {
             let (version, place) = (frame.head.version, store.locate(id));
@@ -151,18 +153,24 @@ pub fn read_frame(
     })
 }
 
-/// Reads a frame that is known to be unpacked, in one call.
+/// Reads a frame that is known to be unpacked, and with `verify` gives the checksum of its payload.
 fn read_plain(
     store: &dyn Tier,
     id: CheckpointId,
     frame: &Frame,
+    verify: bool,
     payload: &mut [u8],
     buffers: &Arc<Pool>,
-) -> Result<(), TransferError> {
+) -> Result<Option<u64>, TransferError> {
     let mut head = staging(buffers, frame.head.encoded_len())?;
-    store.get(id, 0, &mut [&mut head, payload])?;
+    let sum = if verify {
+        Some(read_and_sum(store, id, &mut head, payload)?)
+    } else {
+        store.get(id, 0, &mut [&mut head, payload])?;
+        None
+    };
     match check_head(frame, &head)?.packed {
-        None => Ok(()),
+        None => Ok(sum),
         Some(_) => Err(corrupt("its payload is packed, and was not when it was written")),
     }
 }
@@ -225,8 +233,8 @@ fn check_head(frame: &Frame, bytes: &[u8]) -> Result<Head, TransferError> {
 }
 
 /// Compares the checksum of a payload that was read with the known one.
-fn check_payload(frame: &Frame, payload: &[u8]) -> Result<(), TransferError> {
-    let (found, known) = (checksum(payload), frame.checksum());
+fn check_payload(frame: &Frame, found: u64) -> Result<(), TransferError> {
+    let known = frame.checksum();
     if known.is_none_or(|known| known == found) {
         return Ok(());
     }

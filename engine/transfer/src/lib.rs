@@ -21,6 +21,7 @@ mod lane;
 mod sink;
 mod span;
 mod staging;
+mod summed;
 pub mod sync;
 mod timer;
 mod worker;

@@ -370,3 +370,28 @@ fn dropping_the_engine_does_not_wait_for_a_stuck_medium() {
     stack.store.open();
     assert!(matches!(stack.log.wait_for(1)[0].0, Event::TransferDone { .. }));
 }
+
+/// More than two of the pieces that a payload is read and checked in.
+const LONG: u64 = (40 << 20) + 5;
+
+#[test]
+fn a_long_payload_is_checked_in_pieces_as_a_whole() {
+    let (store, buffers, frame) = (Store::default(), Pool::new(64 << 20), frame(1, LONG));
+    let wanted = content(1, LONG);
+    write_frame(&store, CheckpointId(1), &frame, &wanted, None, &buffers).unwrap();
+    let mut out = vec![0; LONG as usize];
+    let mut read = || {
+        let done = read_frame(&store, CheckpointId(1), &frame, true, &mut out, &buffers);
+        done.map(|()| assert!(out == wanted)).map_err(|error| error.kind())
+    };
+    assert_eq!(read(), Ok(()));
+    // Behind the head, in the second piece, and the last byte.
+    for byte in [4096, 4096 + (20 << 20), 4096 + LONG as usize - 1] {
+        store.damage(CheckpointId(1), byte);
+        assert_eq!(read(), Err(Failure::Corrupt), "byte {byte}");
+        store.damage(CheckpointId(1), byte);
+    }
+    store.fail_after(1, Fault::Fail(Failure::Io));
+    assert_eq!(read(), Err(Failure::Io), "the second request fails");
+    assert_eq!(read(), Ok(()));
+}

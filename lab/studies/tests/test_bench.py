@@ -18,6 +18,7 @@ from unspool_studies.bench import (
     machine,
     node,
     options,
+    programs,
     raw,
     report,
     start,
@@ -350,6 +351,23 @@ def test_arenas_that_do_not_fit_are_named_with_the_reason():
     assert len(table.rows) == 2 + len(start.WAYS)
     assert any(note.startswith("1000.00 TiB: left out") for note in table.notes)
     assert set(column(table, "memory")) == {machine.TOUCHED}
+
+
+def test_a_program_runs_beside_everything_that_moves_checkpoints(monkeypatch):
+    monkeypatch.setattr(programs, "ALONE", 0.01)
+    monkeypatch.setattr(programs, "SETTLED", 0.0)
+    table = tables_of("beside")["beside"]
+    assert column(table, "beside") == list(programs.WAYS)
+    assert all(share.median > 0 for share in column(table, "of alone %"))
+
+
+def test_launches_are_counted_until_it_is_over():
+    device, seen = FakeCuda(), []
+    stream = device.stream()
+    found = programs.launched(device, stream, lambda gone: seen.append(gone) or len(seen) == 3)
+    assert found.count == 3 * programs.AHEAD * programs.TOGETHER
+    assert 0 < found.longest <= found.seconds
+    assert device.leaked == 0
 
 
 def test_a_start_with_cold_memory_stands_apart():

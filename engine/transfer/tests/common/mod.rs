@@ -24,7 +24,8 @@ pub enum Fault {
 #[derive(Debug, Default)]
 struct Inside {
     frames: HashMap<CheckpointId, Vec<u8>>,
-    faults: VecDeque<Fault>,
+    /// What the next calls do.
+    faults: VecDeque<Option<Fault>>,
     shut: bool,
     waiting: usize,
     puts: Vec<CheckpointId>,
@@ -45,7 +46,14 @@ impl fmt::Debug for Store {
 
 impl Store {
     pub fn fail_next(&self, fault: Fault) {
-        lock(&self.inside).faults.push_back(fault);
+        self.fail_after(0, fault);
+    }
+
+    /// Lets so many calls succeed before one does not.
+    pub fn fail_after(&self, calls: usize, fault: Fault) {
+        let faults = &mut lock(&self.inside).faults;
+        faults.extend((0..calls).map(|_| None));
+        faults.push_back(Some(fault));
     }
 
     pub fn shut(&self) {
@@ -90,7 +98,7 @@ impl Store {
             inside = wait(&self.changed, inside);
         }
         inside.waiting -= 1;
-        match inside.faults.pop_front() {
+        match inside.faults.pop_front().flatten() {
             None => Ok(()),
             Some(Fault::Fail(kind)) => {
                 Err(TierError::new(kind, operation, "fake", "a planned fault"))

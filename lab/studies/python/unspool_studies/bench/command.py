@@ -23,6 +23,7 @@ from unspool_studies.bench import (
     orders,
     paper,
     planned,
+    programs,
     raw,
     schedules,
     shapes,
@@ -59,6 +60,7 @@ GPU: dict[str, Callable[[Cuda, Plan, Report], None]] = {
     "raw": raw.run,
     "copies": copies.run,
     "sweep": sweep.run,
+    "beside": programs.run,
     "start": start.run,
     "shot": paper.run,
     "node": _node,
@@ -183,6 +185,7 @@ def host_memory_needed(part: str, plan: Plan) -> int:
     return {
         "raw": plan.raw_buffer,
         "sweep": plan.host_tier or plan.history,
+        "beside": max(plan.arenas[0], plan.history // 2),
         "start": max(plan.arenas),
         "shot": max(plan.shot_checkpoints) * plan.checkpoint * max(plan.shot_processes),
         "node": _node_memory(plan),

@@ -46,7 +46,8 @@ with the least and the greatest reading in brackets where there are several.
 
 #: What can be measured, in the order in which it is.
 GPU_PARTS = (
-    "raw", "copies", "sweep", "start", "shot", "node", "orders", "gpuzip", "accumulated-gpu"
+    "raw", "copies", "sweep", "beside", "start", "shot", "node", "orders", "gpuzip",
+    "accumulated-gpu",
 )  # fmt: skip
 PLAIN_PARTS = (
     "memory", "disk", "shapes", "codecs", "plan", "schedules", "bounds", "accumulated",
