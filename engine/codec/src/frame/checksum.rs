@@ -15,7 +15,8 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// The checksum of two pieces one after the other, of their checksums and the length of the second.
-pub(crate) fn joined(first: u64, second: u64, len: u64) -> u64 {
+#[must_use]
+pub fn joined_checksums(first: u64, second: u64, len: u64) -> u64 {
     // The checksum is linear: what it says of the first piece moves on by as many zeros as the
     // second has bytes. What it begins with and what it is changed by at the end cancel out.
     let powers = ZEROS.get_or_init(zeros);
@@ -97,11 +98,15 @@ mod tests {
             for at in [0, 1, len / 3, len / 2, len.saturating_sub(1), len] {
                 let (first, second) = bytes[..len].split_at(at.min(len));
                 let rest = second.len() as u64;
-                assert_eq!(joined(checksum(first), checksum(second), rest), whole, "{len} {at}");
+                assert_eq!(
+                    joined_checksums(checksum(first), checksum(second), rest),
+                    whole,
+                    "{len} {at}"
+                );
             }
         }
         // Longer than memory: in two steps and in one.
-        let far = |len| joined(7, 0, len);
-        assert_eq!(joined(far(1 << 40), 0, 12_345), far((1 << 40) + 12_345));
+        let far = |len| joined_checksums(7, 0, len);
+        assert_eq!(joined_checksums(far(1 << 40), 0, 12_345), far((1 << 40) + 12_345));
     }
 }

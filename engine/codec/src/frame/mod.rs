@@ -7,8 +7,7 @@ mod limits;
 mod parse;
 mod region;
 
-pub(crate) use checksum::joined;
-pub use checksum::{Checksum, checksum};
+pub use checksum::{Checksum, checksum, joined_checksums};
 pub use error::{FrameError, FrameErrorKind};
 pub use head::{Head, Packed};
 pub use limits::{

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::table::{Changes, Delta, Parent, frame_of, sum_of};
 use super::{CHUNK_BYTES, chunk_hash, chunk_len, chunks_of, layout_of};
-use crate::frame::{FrameError, FrameErrorKind, Head, Region, checksum, joined};
+use crate::frame::{FrameError, FrameErrorKind, Head, Region, checksum, joined_checksums};
 use crate::twine::{Layout, difference};
 
 /// What changes of a checkpoint are found by: the hashes of its chunks, with their checksums, and
@@ -170,7 +170,7 @@ impl<'a> Draft<'a> {
             while runs.next_if(|run| run.end <= at as u64).is_some() {}
             let has_changed = runs.peek().is_some_and(|run| run.start <= at as u64);
             if let Some(old) = old.filter(|_| !has_changed) {
-                self.sum = joined(self.sum, old.sums[at], len);
+                self.sum = joined_checksums(self.sum, old.sums[at], len);
                 known.hashes.push(*told);
                 known.sums.push(old.sums[at]);
                 continue;
@@ -193,7 +193,7 @@ impl<'a> Draft<'a> {
         let region = &head.regions[index];
         let end = index.checked_sub(1).map_or(0, |before| head.regions[before].end());
         let gap = &gap[..(region.offset - end) as usize];
-        self.sum = joined(self.sum, checksum(gap), gap.len() as u64);
+        self.sum = joined_checksums(self.sum, checksum(gap), gap.len() as u64);
         (index, region)
     }
 
@@ -210,7 +210,7 @@ impl<'a> Draft<'a> {
     /// Hashes the next chunk of a region, and adds it to the checksum.
     fn push(&mut self, known: &mut Known, chunk: &[u8]) {
         let sum = checksum(chunk);
-        self.sum = joined(self.sum, sum, chunk.len() as u64);
+        self.sum = joined_checksums(self.sum, sum, chunk.len() as u64);
         known.hashes.push(chunk_hash(self.seed, chunk));
         known.sums.push(sum);
     }
