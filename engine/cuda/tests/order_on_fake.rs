@@ -315,6 +315,30 @@ fn copies_that_wait_for_each_other_are_in_order_and_all_of_them_are_seen() {
 }
 
 #[test]
+fn threads_that_share_a_copy_write_after_what_was_enqueued_before() {
+    const MANY: u64 = 64 * MIB + 3;
+    let fake = Fake::start();
+    let context = context();
+    let checked = Checked::of(&context);
+    let (a, b) = (stream(&context), stream(&context));
+    let arena = DeviceArena::new(&context, 68 * MIB, &DeviceArenaOptions::default()).unwrap();
+    arena.wait_mapped(68 * MIB, LIMIT).unwrap();
+    let span = arena.span(MIB, MANY).unwrap();
+    let (sent, mut found) = (bytes(MANY, 9), vec![0; MANY as usize]);
+    fake.hold();
+    copy::fill(&a, &span, 1).unwrap();
+    std::thread::scope(|scope| {
+        let copied = scope.spawn(|| copy::host_to_device(&a, &span, &sent, LIMIT));
+        std::thread::sleep(Duration::from_millis(20));
+        fake.release();
+        copied.join().unwrap().unwrap();
+    });
+    copy::device_to_host(&b, &mut found, &span, LIMIT).unwrap();
+    assert!(found == sent);
+    assert_eq!(checked.violations(), Vec::<String>::new());
+}
+
+#[test]
 fn a_stream_does_not_wait_for_what_the_host_finds_done() {
     let fake = Fake::start();
     let context = context();
