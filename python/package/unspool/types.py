@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._adjoint import AdjointReport, Effect, Fidelity, FidelityWarning, Progress
+from ._adjoint import AdjointReport, Chosen, Effect, Fidelity, FidelityWarning, Progress
 from ._adjoint.options import Access, Resume
 from ._doctor import Diagnosis
 from ._restart import CheckpointPart
@@ -21,6 +21,7 @@ __all__ = [
     "AdjointReport",
     "Auto",
     "CheckpointPart",
+    "Chosen",
     "Copies",
     "DeviceBuffer",
     "Diagnosis",

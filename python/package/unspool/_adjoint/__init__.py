@@ -14,18 +14,26 @@ from typing import Any, SupportsIndex
 from .._history import checked
 from .._types import record_of
 from ..errors import OptionError, VersionExistsError
-from ..schedules import as_schedule
+from ..schedules import Auto, as_schedule
 from ..schedules.given import figure
 from .accumulated import Accumulated
 from .durable import Durable
 from .fidelity import CheckedRun
 from .options import LOOKAHEAD, Access, Resume
-from .report import AdjointReport, Effect, Fidelity, FidelityWarning, Progress
+from .report import AdjointReport, Chosen, Effect, Fidelity, FidelityWarning, Progress
 from .resumed import ResumableRun
 from .run import Job, Run
 from .states import Part, State
 
-__all__ = ["AdjointReport", "Effect", "Fidelity", "FidelityWarning", "Progress", "adjoint"]
+__all__ = [
+    "AdjointReport",
+    "Chosen",
+    "Effect",
+    "Fidelity",
+    "FidelityWarning",
+    "Progress",
+    "adjoint",
+]
 
 # The last version that there can be.
 LAST = (1 << 63) - 1
@@ -55,7 +63,8 @@ def adjoint(
 
     Arguments:
         schedule: one of `unspool.schedules`, a list of actions, or a schedule of the package
-            `checkpoint_schedules`.
+            `checkpoint_schedules`. `schedules.Auto(steps)` chooses the fastest one after its first
+            steps, and the report says which.
         spool: where copies are kept, a `Spool` or an `IncrementalSpool`. State n gets the version
             n, or another one by `access`; nothing is left behind.
         forward: `forward(state, n0, n1)` takes the steps n0 to n1 - 1, so that state n0 becomes
@@ -105,7 +114,8 @@ def adjoint(
         OptionError: an argument makes no sense, or another adjoint lies in the folder of `resume`;
             `lookahead="learn"`, and the spool does not learn;
             `check` together with `resume`, or with a schedule that does not know the number of
-            steps.
+            steps; `schedules.Auto` together with `resume`.
+        NoPlanError: the spool has no room for any schedule that `schedules.Auto` may choose.
         VersionExistsError: a version is in use.
         All that `Spool.save` and `Spool.restore` raise, and whatever the functions raise. The
             exception has a note that names the step, the spool is usable, and what the driver kept
@@ -131,6 +141,12 @@ def adjoint(
         if checks:
             return CheckedRun(job, Accumulated(adjoint_state), checks).go()
         return Run(job).go()
+    if isinstance(chosen, Auto):
+        raise OptionError(
+            f"adjoint(resume=...): {chosen!r} may choose another schedule in the process that goes "
+            "on. Give the one that a run without `resume` has chosen, report.choice.schedule, or "
+            "the best one of unspool.plan."
+        )
     if adjoint_state is None:
         raise OptionError("adjoint(resume=...): give `adjoint_state`, which reverse steps change.")
     accumulated = Accumulated(adjoint_state)

@@ -154,7 +154,7 @@ class CheckedRun(Run):
                 "adjoint(check=...): the steps to be checked are spread over the run, and this "
                 "schedule does not know how many there are: use one that does."
             )
-        self.call, self.total = call, self.steps
+        self.call, self.total, self.apart = call, self.steps, count
         chosen = spread(self.total, count)
         # The versions after those of the states.
         self.exact = {step: job.first + self.total + 1 + n for n, step in enumerate(chosen)}

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..schedules import Schedule
 from ..schedules.actions import Action
 from ..stats import Stats, plain, size, table, time
 
-__all__ = ["AdjointReport", "Effect", "Fidelity", "FidelityWarning", "Progress"]
+if TYPE_CHECKING:
+    from ..advice import Plan, WhatIf
+
+__all__ = ["AdjointReport", "Chosen", "Effect", "Fidelity", "FidelityWarning", "Progress"]
 
 
 @dataclass(slots=True)
@@ -86,6 +90,49 @@ class Fidelity:
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """What `unspool.schedules.Auto` has chosen; `print` it for a sentence, and what other sizes of
+    the tiers would gain.
+
+    Attributes:
+        schedule: the schedule that was followed.
+        why: why, in words.
+        plan: the plan that it is the best one of, or None where there was nothing to compare.
+    """
+
+    schedule: Schedule
+    why: str
+    plan: Plan | None = None
+
+    def what_if(self) -> tuple[WhatIf, ...]:
+        """The best time with half and with twice of each tier in memory, as
+        `unspool.advice.what_if` predicts it; nothing without a plan."""
+        from ..advice import what_if
+
+        return () if self.plan is None else what_if(self.plan)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures as nested dictionaries, lists and numbers."""
+        plan = None if self.plan is None else self.plan.to_dict()
+        return {"schedule": repr(self.schedule), "why": self.why, "plan": plan}
+
+    def __str__(self) -> str:
+        said = [f"chosen: {self.schedule!r}, {self.why}"]
+        if self.plan is not None:
+            expected = self.plan.best.seconds
+            said += [_change(one, expected) for one in self.what_if()]
+        return "; ".join(said)
+
+
+def _change(one: WhatIf, expected: float) -> str:
+    """What another size of a tier would do to the time."""
+    place = f"with {size(one.capacity)} of {one.tier}"
+    if one.best is None:
+        return f"{place} nothing fits"
+    return f"{place} {one.best.seconds / expected - 1:+.0%}"
+
+
+@dataclass(frozen=True, slots=True)
 class AdjointReport:
     """What `unspool.adjoint` did and how long it took; `print` it for a table.
 
@@ -115,6 +162,7 @@ class AdjointReport:
         tiers: the most bytes that were in use in each tier at once, since the spool was opened.
         links: the bytes that were moved, by their way, such as `"device -> host"`.
         fidelity: what the codec does to the gradient, with `check`; else None.
+        choice: what `schedules.Auto` has chosen; else None.
     """
 
     steps: int
@@ -137,11 +185,14 @@ class AdjointReport:
     tiers: Mapping[str, int]
     links: Mapping[str, int]
     fidelity: Fidelity | None = None
+    choice: Chosen | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as dictionaries and numbers, ready for `json.dump`: None for what is not
         finite, as the effect of a codec on a gradient that is zero without it."""
-        return plain(dataclasses.asdict(self))
+        chosen = None if self.choice is None else self.choice.to_dict()
+        plainly = dataclasses.asdict(dataclasses.replace(self, choice=None))
+        return plain({**plainly, "choice": chosen})
 
     def __str__(self) -> str:
         blocks = [self._head(), self._calls(), table([("tier", "peak"), *_sizes(self.tiers)])]
@@ -149,6 +200,8 @@ class AdjointReport:
             blocks.append(table([("movement", "bytes"), *_sizes(self.links)]))
         if self.fidelity is not None:
             blocks.append(str(self.fidelity))
+        if self.choice is not None:
+            blocks.append(str(self.choice))
         return "\n\n".join(blocks)
 
     def _head(self) -> str:

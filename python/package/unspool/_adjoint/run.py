@@ -9,13 +9,21 @@ from time import perf_counter as clock
 from typing import Any
 
 from .._unspool import Ahead, Interpreter, Uses
-from ..errors import Error, OptionError, ScheduleError, UnknownVersionError, VersionExistsError
-from ..schedules import Schedule, Stop
+from ..errors import (
+    CapacityError,
+    Error,
+    OptionError,
+    ScheduleError,
+    UnknownVersionError,
+    VersionExistsError,
+)
+from ..schedules import Auto, Schedule, Stop
 from ..schedules.actions import FORWARD, REVERSE, Word, named
 from ..schedules.given import figure
+from .first_steps import FirstSteps
 from .hints import Feeder
 from .report import AdjointReport, Progress, moved
-from .source import Twin, source_of
+from .source import Source, Twin, source_of
 from .states import Part, WorkingState, arrays_of
 
 __all__ = ["Job", "Run", "changed"]
@@ -52,8 +60,11 @@ class Run:
         self.job = job
         self.spool, self.state, self.part = job.spool, job.state, job.part
         self.steps = figure(job.schedule, "steps")
-        self.source = source_of(job.schedule)
-        self.interpreter = Interpreter(self.steps, figure(job.schedule, "slots"))
+        # States that were saved before there was a schedule, and the one that was reached then.
+        self.there: set[int] = set()
+        self.reached = 0
+        # Copies that the schedule does not count.
+        self.apart = 0
         self.uses: Uses | None = None
         self.feeder: Feeder | None = None
         self.held: dict[int, int] = {}
@@ -74,9 +85,21 @@ class Run:
         self.farthest = self.known = self.reversed_before = 0
         self.seconds = dict.fromkeys(("forward", "reverse", "at_end", "save", "restore"), 0.0)
         self.slower: frozenset[str] = frozenset()
-        # The actions that are left, and the one before which the driver pauses.
-        self.words = self.checked_words()
+        # The action before which the driver pauses.
         self.waiting: Word | None = None
+        self.first_steps: FirstSteps | None = None
+        if isinstance(job.schedule, Auto):
+            self.first_steps = FirstSteps(self)
+        else:
+            self.follow(job.schedule)
+
+    def follow(self, schedule: Schedule, reached: int = 0) -> None:
+        """Goes by a schedule from its beginning, of which the steps to `reached` were taken and the
+        states in `there` are saved."""
+        self.source: Source = source_of(schedule)
+        self.interpreter = Interpreter(self.steps, figure(schedule, "slots"))
+        self.words = self.checked_words()
+        self.reached = reached
 
     def go(self) -> AdjointReport:
         """Carries everything out."""
@@ -89,6 +112,8 @@ class Run:
         # In the fastest tier copies are anyway, and tiers that are not there cannot be preferred.
         self.slower = frozenset(tier.name for tier in self.before.tiers[1:])
         try:
+            if self.first_steps is not None:
+                self.first_steps.go()
             if self.steps is not None:
                 self.look_ahead()
             self.carry_out(pausing=True)
@@ -164,7 +189,21 @@ class Run:
         """Advances the working state."""
         if self.restored_part is not None:
             raise changed(f"it advances from state {start}")
-        self.take(start, stop)
+        if self.reached:
+            start = min(self.reached, stop)
+            self.arrive(stop)
+        if start < stop:
+            self.take(start, stop)
+
+    def arrive(self, stop: int) -> None:
+        """The schedule has come to a state, perhaps to the one that was reached before: copies that
+        it does not keep are of no use."""
+        if stop < self.reached:
+            return
+        self.reached = 0
+        for step in sorted(self.there):
+            self.spool.discard(self.job.first + step)
+        self.there = set()
 
     def take(self, start: int, stop: int) -> bool:
         """Advances the working state; whether the forward pass goes on."""
@@ -226,10 +265,35 @@ class Run:
             raise changed(f"it saves state {step}")
         only_reversed = self.begin_life()
         version = self.job.first + step
-        self.put(version, only_reversed)
-        self.hold(step, only_reversed)
+        if step in self.there:
+            # As a whole, whatever it is for.
+            self.there.discard(step)
+            self.hold(step, False)
+        elif self.put_or_choose(step, only_reversed):
+            self.hold(step, only_reversed)
+        else:
+            return
         if tier in self.slower:
             self.spool._prefer(version, tier)
+
+    def put_or_choose(self, step: int, only_reversed: bool) -> bool:
+        """Saves a state; where there is no room, follows another schedule if that may be."""
+        try:
+            self.put(self.job.first + step, only_reversed)
+        except CapacityError:
+            if self.first_steps is None or not self.first_steps.again(step):
+                raise
+            return False
+        return True
+
+    def keep_first(self) -> None:
+        """Gives up all copies but that of state 0, and what was announced."""
+        self.spool.forget_hints()
+        for step in self.held:
+            if step:
+                self.give_up(step)
+        self.held, self.partial, self.there = {}, set(), {0}
+        self.saving = self.feeder = None
 
     def begin_life(self) -> bool:
         """Whether the state that is kept next is only restored to be reversed from."""
@@ -350,7 +414,7 @@ class Run:
         """Takes back everything that was announced and kept, and says where a failure happened."""
         note = self.note()
         taken = isinstance(failure, VersionExistsError | UnknownVersionError)
-        versions = [self.job.first + step for step in self.held]
+        versions = [self.job.first + step for step in [*self.held, *self.there]]
         versions += [] if self.turning is None else [self.turning]
         versions += [] if self.saving is None or taken else [self.saving]
         with contextlib.suppress(Error):
@@ -359,7 +423,7 @@ class Run:
             # What cannot be discarded is not there, or the spool is closed.
             with contextlib.suppress(Error):
                 self.spool.discard(version)
-        self.held, self.words = {}, iter(())
+        self.held, self.there, self.words = {}, set(), iter(())
         # Last, because an exception's own class may refuse it.
         if failure is not None:
             with contextlib.suppress(Exception):
@@ -396,6 +460,7 @@ class Run:
         """The figures of the whole run."""
         counts = self.interpreter.counts()
         spent |= {f"{name}_seconds": spent_in for name, spent_in in self.seconds.items()}
+        spent["choice"] = None if self.first_steps is None else self.first_steps.chosen
         return AdjointReport(
             steps=counts["steps"],
             forward_steps=self.forward_steps,

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from .. import schedules
-from .._adjoint import LOOKAHEAD
+from .._adjoint.options import LOOKAHEAD
 from .._unspool import forecast as forecast_of
 from ..errors import Error, OptionError
 from ..schedules.base import Native, ending

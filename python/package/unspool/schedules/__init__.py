@@ -13,6 +13,7 @@ A schedule is an iterable of plain actions (`Forward`, `Save`, `Restore`, `Rever
 
 from ..errors import ScheduleError
 from .actions import Action, Discard, End, Forward, Restore, Reverse, Save
+from .auto import Auto
 from .base import Actions, Counts, Schedule
 from .convert import as_schedule, check
 from .native import (
@@ -31,6 +32,7 @@ from .stop import Stop
 __all__ = [
     "Action",
     "Actions",
+    "Auto",
     "Counts",
     "Discard",
     "End",

@@ -28,6 +28,11 @@ def as_schedule(given: Any) -> Schedule:
         return adapt(given)
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         return Listed(given)
+    if given == "auto":
+        raise OptionError(
+            '"auto" needs the number of steps: write schedules.Auto(steps). Where that is not '
+            "known before the forward pass ends, take schedules.OnlineRevolve(slots)."
+        )
     message = (
         f"{given!r} is not a schedule: write one of unspool.schedules, such as "
         "Revolve(steps, slots), a list of actions, or a schedule of checkpoint_schedules."

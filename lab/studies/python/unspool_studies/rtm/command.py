@@ -81,7 +81,9 @@ def _lead(options: argparse.Namespace, far: Engine | None) -> int:
     _refuse_early(job, options, engine)
     pace = Pace(job)
     job = replace(job, schedule=choice.schedule(job.survey.timing.saves, pace))
-    if choice.name == "auto":
+    if choice.name == "auto" and job.memory.codec is None:
+        # Encoded states may become larger than those that the codec was tried on: with a codec the
+        # slower tiers stay.
         job = replace(job, memory=job.memory.only(pace.best.tiers))
     if far is None:
         _check_disk(job, processes)

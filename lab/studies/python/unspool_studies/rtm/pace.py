@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from unspool import advice, schedules
-from unspool.advice import Candidate, Links
+from unspool import Spool, advice, schedules
+from unspool.advice import Candidate, Compression, Links, Rate
 from unspool.schedules import Schedule
 from unspool_studies.rtm.clock import Clock
 from unspool_studies.rtm.history import Memory
@@ -28,6 +28,10 @@ WARM, READINGS = 3, 7
 READING_SECONDS, MOST_GROUPS = 0.05, 200
 #: Copies of a state that are written in turn between the groups: more than the caches of a CPU.
 COPIES = 8
+#: Where in a shot states are taken on which the codec is tried, as shares of its groups; and the
+#: seconds that computing them may take. The first states are silence, which any codec stores in
+#: next to nothing.
+SAMPLES, SAMPLING_SECONDS = (0.25, 0.5, 0.75), 10.0
 
 
 class Pace:
@@ -47,6 +51,28 @@ class Pace:
             # What the fields took is for the spool.
             self._job.device.give_back()
         return forward, max(both - forward, forward / 2)
+
+    @cached_property
+    def compression(self) -> Compression | None:
+        """What the codec makes of states that have waves in them; None where there is no codec, and
+        where the spool decides for each state whether it is encoded."""
+        job = self._job
+        if job.memory.codec in (None, "auto"):
+            return None
+        groups, reach = job.survey.timing.saves, int(SAMPLING_SECONDS / self.seconds[0])
+        places = {round(share * groups) for share in SAMPLES}
+        reached = {place for place in places if 1 <= place <= reach} or {max(1, min(groups, reach))}
+        bench = _Bench(job)
+        with job.spool() as spool:
+            found = [_tried(spool, levels) for levels in bench.states(reached)]
+            ratio = max(1.0, spool.stats().codec.ratio)
+        del bench
+        if job.device is not None:
+            job.device.give_back()
+            # Twine's, as they were measured on a GPU.
+            return Compression(ratio)
+        encode, decode = (Rate(min(rates)) for rates in zip(*found, strict=True))
+        return Compression(ratio, encode, decode)
 
     def renew(self) -> None:
         """Steps are measured anew when they are next asked for: machines drift. Links are not."""
@@ -90,14 +116,18 @@ class Pace:
         """The schedule over several tiers: as many states in each as it holds, at its costs."""
         tiers = advice.tiers_of(**self._tiers)
         size, links = self._sizes["state_bytes"], self.links
-        steps = self._job.survey.timing.saves
-        slots = {name: tiers.slots(name, size, links.on_gpu) for name in tiers.names}
+        steps, coded = self._job.survey.timing.saves, self.compression
+        held = size if coded is None else max(1, int(size / coded.ratio))
+        # A save takes room for the whole state in the fastest tier, until it is encoded.
+        fastest = tiers.names[0]
+        tiers = tiers.resized(fastest, max(0, tiers.capacity[fastest] - (size - held)))
+        slots = {name: tiers.slots(name, held, links.on_gpu) for name in tiers.names}
         kept = {name: min(count, steps) for name, count in slots.items() if count}
         return schedules.MultiLevel(
             steps,
             **kept,
-            write_seconds={name: links.write_seconds(name, size) for name in kept},
-            read_seconds={name: links.read_seconds(name, size) for name in kept},
+            write_seconds={name: links.write_seconds(name, held) for name in kept},
+            read_seconds={name: links.read_seconds(name, held) for name in kept},
             step_seconds=self.seconds[0],
         )
 
@@ -116,7 +146,23 @@ class Pace:
     def _figures(self) -> dict[str, Any]:
         forward, reverse = self.seconds
         times = {"step_seconds": forward, "reverse_seconds": reverse, "links": self.links}
-        return {**self._sizes, **times, **self._tiers}
+        return {**self._sizes, **times, **self._tiers, "compression": self.compression}
+
+
+def _tried(spool: Spool, levels: Sequence[Any]) -> tuple[float, float]:
+    """Bytes per second of the encoder and of the decoder, of a state in main memory. The second
+    save is timed: memory that is used for the first time is slower."""
+    size = sum(level.nbytes for level in levels)
+    for _ in range(2):
+        begin = time.perf_counter()
+        spool.save(0, *levels)
+        encoding = time.perf_counter() - begin
+        rooms = [np.empty(level.shape, level.dtype) for level in levels]
+        begin = time.perf_counter()
+        spool.restore(0, *rooms)
+        decoding = time.perf_counter() - begin
+        spool.discard(0)
+    return size / max(encoding, 1e-9), size / max(decoding, 1e-9)
 
 
 class _Bench:
@@ -141,6 +187,13 @@ class _Bench:
         """One group in each direction: the fields of both passes share the caches."""
         self._passes.forward(None, 0, 1)
         self._passes.reverse(None, 0)
+
+    def states(self, places: Collection[int]) -> Iterator[Sequence[Any]]:
+        """The states before these groups, in their order: both time levels."""
+        for group in range(max(places)):
+            self._passes.forward(None, group, group + 1)
+            if group + 1 in places:
+                yield self._passes.levels()
 
     def measure(self) -> tuple[float, float]:
         """Seconds of a group forward, and of one in each direction: medians of readings that take

@@ -1,0 +1,216 @@
+"""The first steps of a run whose schedule is chosen while it runs (`unspool.schedules.Auto`).
+
+They are taken one at a time, timed, and their states saved. The run then follows the schedule that
+was chosen from its beginning: what that saves of these states is there, and the other copies are
+discarded. Where a later copy has no room, the run keeps that of state 0 alone, and another schedule
+is chosen for what is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+from dataclasses import replace
+from time import perf_counter as clock
+from typing import TYPE_CHECKING, Any
+
+from ..schedules import StoreAll
+from ..schedules.actions import FORWARD
+from ..schedules.auto import After
+from .report import Chosen
+from .states import arrays_of
+
+if TYPE_CHECKING:
+    from ..advice.choosing import Seen
+    from .run import Run
+
+__all__ = ["FirstSteps"]
+
+#: Steps that are taken at most, and that are not the first one and are timed in any case.
+MOST, TIMED = 8, 2
+
+#: Seconds that more steps than these may take, and their share of the whole run.
+PATIENCE, SHARE = 0.05, 0.01
+
+#: How often another schedule is chosen.
+CHOICES = 3
+
+
+class FirstSteps:
+    """What they show, and what was chosen for it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.steps = run.steps or 0
+        self.forward: list[float] = []
+        #: Of saves into memory that nobody had used, and of others.
+        self.cold: list[float] = []
+        self.warm: list[float] = []
+        self.seen: Seen | None = None
+        self.chosen: Chosen | None = None
+        self.choices = 0
+
+    def go(self) -> None:
+        """Takes them, and has the run follow what was chosen."""
+        if self.steps == 1:
+            self.chosen = Chosen(StoreAll(1), "there is one step")
+            self.run.follow(self.chosen.schedule)
+            return
+        self._save(0)
+        most = self._most()
+        while True:
+            at = len(self.forward)
+            self._step(at)
+            if at + 1 >= most or self._enough():
+                break
+            self._save(at + 1)
+        self.seen = self._figures()
+        self._choose()
+
+    def _choose(self) -> None:
+        from ..advice.choosing import choose
+
+        assert self.seen is not None
+        self.run.inside = "the plan"
+        self.chosen = Chosen(*choose(self.seen))
+        self.run.follow(self.chosen.schedule, len(self.forward))
+
+    def _most(self) -> int:
+        """The most steps: all their states are there at once, and none is after the last one that
+        any schedule saves."""
+        from ..advice.choosing import room_of
+
+        spool, before = self.run.spool, self.run.before
+        size = self._size()
+        tiers = room_of(before, self._reserved(size))
+        on_gpu = spool.device.startswith("cuda")
+        rooms = sum(tiers.slots(name, size, on_gpu) for name in tiers.names)
+        return max(1, min(MOST, self.steps - 1, rooms))
+
+    def _step(self, at: int) -> None:
+        """Takes one step."""
+        self.run.word = FORWARD, at, at + 1, None
+        self._wait()
+        begun = clock()
+        self.run.take(at, at + 1)
+        self._wait()
+        self.forward.append(clock() - begun)
+
+    def _save(self, step: int) -> None:
+        """Saves the working state; the second one twice, as memory is faster when it was used."""
+        run = self.run
+        version = run.job.first + step
+        self._wait()
+        for times in (self.cold, self.warm)[: 2 if step == 1 else 1]:
+            if step in run.there:
+                run.spool.discard(version)
+                run.there.discard(step)
+            begun = clock()
+            run.put(version, only_reversed=False)
+            run.saving = None
+            run.there.add(step)
+            self._wait()
+            times.append(clock() - begun)
+
+    def _wait(self) -> None:
+        """Waits for the work of a GPU."""
+        self.run.inside = "state"
+        positional, named = arrays_of(self.run.state.now())
+        wait_for([*positional, *named.values()], self.run.job.stream)
+
+    def _enough(self) -> bool:
+        """Whether the steps that were timed will do."""
+        timed, taken = self.forward[1:], sum(self.forward)
+        if len(timed) < TIMED:
+            return False
+        whole = 2 * self.steps * statistics.median(timed)
+        return taken >= max(PATIENCE, SHARE * whole)
+
+    def _size(self) -> int:
+        """Bytes of a state."""
+        positional, named = arrays_of(self.run.state.now())
+        return max(1, sum(map(_bytes_of, [*positional, *named.values()])))
+
+    def _reserved(self, size: int) -> int:
+        """Bytes of copies that the schedule does not count: the one beside the last step, the exact
+        ones of `check`, and the first states, which are saved whole."""
+        run = self.run
+        turning = not run.turned and not run.state.frozen
+        return size * (turning + run.apart)
+
+    def _figures(self) -> Seen:
+        from ..advice.choosing import Seen
+
+        run, size = self.run, self._size()
+        part = size
+        if run.part is not None:
+            positional, named = arrays_of(run.part.now())
+            part = min(size, max(1, sum(map(_bytes_of, [*positional, *named.values()]))))
+        now = run.spool.stats()
+        raw = now.codec.raw_bytes - run.before.codec.raw_bytes
+        stored = now.codec.stored_bytes - run.before.codec.stored_bytes
+        first = statistics.median(self.cold)
+        usual = min([first, *self.warm])
+        return Seen(
+            steps=self.steps,
+            state_bytes=size,
+            reverse_bytes=part,
+            step_seconds=max(statistics.median(self.forward[1:] or self.forward), 1e-9),
+            first_seconds=first,
+            save_seconds=max(usual, 1e-9),
+            ratio=max(1.0, raw / stored) if stored else None,
+            device=run.spool.device,
+            before=run.before,
+            now=now,
+            reserved=self._reserved(size) + len(run.there) * (size - part),
+        )
+
+    def again(self, step: int) -> bool:
+        """Chooses another schedule where the copy of a state that is reached for the first time has
+        no room, now taking every copy to be as large as its arrays; whether it did."""
+        from ..advice.choosing import choose
+
+        run, seen = self.run, self.seen
+        is_first = not run.reversed and step == run.farthest
+        if seen is None or not is_first or 0 not in run.held or self.choices == CHOICES:
+            return False
+        self.choices += 1
+        run.keep_first()
+        reserved = seen.reserved + self.choices * seen.state_bytes
+        seen = replace(seen, ratio=None, reserved=reserved)
+        before, _, _ = choose(replace(seen, steps=step))
+        after, why, plan = choose(
+            replace(seen, steps=self.steps - step, reserved=reserved + seen.state_bytes)
+        )
+        why += f"; chosen at state {step:,}, whose copy had no room"
+        self.chosen = Chosen(After(before, after), why, plan)
+        run.follow(self.chosen.schedule, step)
+        run.look_ahead()
+        return True
+
+
+def _bytes_of(array: Any) -> int:
+    """The bytes of an array of any library."""
+    found = getattr(array, "nbytes", None)
+    if found is None:
+        with contextlib.suppress(TypeError):
+            found = memoryview(array).nbytes
+    return int(found or 0)
+
+
+def wait_for(arrays: list[Any], stream: Any) -> None:
+    """Waits for what was enqueued for these arrays: only then the clock says how long it took.
+
+    Of CuPy, PyTorch and JAX, or on a stream of theirs; the work of others is not waited for.
+    """
+    if hasattr(stream, "synchronize"):
+        stream.synchronize()
+    for array in arrays:
+        library = type(array).__module__.split(".")[0]
+        if hasattr(array, "block_until_ready"):
+            array.block_until_ready()
+        elif library == "cupy":
+            sys.modules["cupy"].cuda.get_current_stream().synchronize()
+        elif library == "torch" and array.is_cuda:
+            sys.modules["torch"].cuda.current_stream(array.device).synchronize()

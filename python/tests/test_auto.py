@@ -1,0 +1,404 @@
+"""`schedules.Auto`: the schedule is chosen while the adjoint runs; nothing else is different."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import unspool
+from adjoints import SIZE, Problem, reference, same_gradient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unspool import errors
+from unspool._adjoint import first_steps
+from unspool.advice import NoPlanError, choosing
+from unspool.schedules import Auto, Revolve, StoreAll, as_schedule
+from unspool.types import Access
+
+N = 40
+BYTES = 2 * 8 * SIZE
+REFERENCE = reference(N)
+
+KINDS: dict[str, dict[str, Any]] = {
+    "host": {"host_memory": "1MiB"},
+    "few states": {"host_memory": 5 * BYTES},
+    "one state": {"host_memory": 2 * BYTES},
+    "two tiers": {"device_memory": 3 * BYTES, "host_memory": 7 * BYTES},
+    "three tiers": {"device_memory": 3 * BYTES, "host_memory": 4 * BYTES, "disk": Path()},
+    "disk": {"disk": Path()},
+    "small disk": {"host_memory": 3 * BYTES, "disk": (Path(), 8 * (BYTES + 4096))},
+    "codec": {"device_memory": 3 * BYTES, "host_memory": 7 * BYTES, "codec": "lossless"},
+}
+
+
+def spool_of(kind: str, folder: Path, **more: Any) -> unspool.Spool:
+    """A spool with room for all states, or for few of them."""
+    options = {**KINDS[kind], **more}
+    disk = options.get("disk")
+    if disk is not None:
+        options["disk"] = (folder, disk[1]) if isinstance(disk, tuple) else folder
+    return unspool.Spool(device="cpu", **options)
+
+
+def taken(problem: Problem) -> Counter[int]:
+    """How often each step was taken."""
+    return Counter(step for call in problem.calls for step in range(*call))
+
+
+@pytest.mark.parametrize("part", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_is_that_of_one_that_stores_everything(
+    kind: str, part: bool, tmp_path: Path
+) -> None:
+    with spool_of(kind, tmp_path) as spool:
+        for _ in range(2):
+            problem = Problem(N)
+            report = problem.run(Auto(N), spool, part, first=1000)
+            assert same_gradient(problem, REFERENCE)
+            assert len(spool) == 0 and spool.stats().hints == 0
+            counts = report.choice.schedule.counts()
+            # `at_end` takes the last step once more.
+            assert report.forward_steps == counts.advances + 1 == taken(problem).total()
+            assert report.saves <= counts.saves + 1 + first_steps.MOST + 1
+            assert report.restores == counts.restores + 1
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 9])
+def test_few_steps_are_taken_as_often_as_the_schedule_says(
+    steps: int, at_end: bool, tmp_path: Path
+) -> None:
+    for kind in KINDS:
+        expected, problem = reference(steps), Problem(steps)
+        more: dict[str, Any] = {} if at_end else {"at_end": None}
+        if not at_end:
+            expected.gradient = problem.gradient = np.ones(SIZE), np.zeros(SIZE)
+            with spool_of("host", tmp_path) as whole:
+                expected.u[:], expected.forcing[:] = problem.u, 0
+                expected.run(StoreAll(steps), whole, at_end=None)
+                expected.objective = None
+        with spool_of(kind, tmp_path) as spool:
+            report = problem.run(Auto(steps), spool, **more)
+            assert same_gradient(problem, expected) and len(spool) == 0
+        counts = report.choice.schedule.counts()
+        assert report.forward_steps == counts.advances + at_end == taken(problem).total()
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), steps=st.integers(1, 60), device=st.integers(1, 8), host=st.integers(1, 8))
+def test_any_room_gives_the_same_gradient(
+    data: st.DataObject,
+    steps: int,
+    device: int,
+    host: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    codec = data.draw(st.sampled_from([None, "lossless", "auto"]))
+    disk = tmp_path_factory.mktemp("disk") if data.draw(st.booleans()) else None
+    tiers = {"device_memory": (device + 1) * BYTES, "host_memory": host * BYTES}
+    expected, problem = reference(steps), Problem(steps)
+    with unspool.Spool(**tiers, disk=disk, device="cpu", codec=codec) as spool:
+        report = problem.run(
+            Auto(steps),
+            spool,
+            data.draw(st.booleans()),
+            lookahead=data.draw(st.sampled_from([0, 1, 7, 1024])),
+        )
+        assert same_gradient(problem, expected) and len(spool) == 0
+        assert spool.stats().hints == 0
+    assert report.forward_steps == report.choice.schedule.counts().advances + 1
+
+
+def test_states_of_every_kind_are_restored(spool: unspool.Spool) -> None:
+    u, v = np.zeros(4), np.zeros((2, 3), np.int8)
+    for state in (u, [u], (u, v), {"u": u, "v": v}, lambda: u, lambda: {"u": u, "v": v}):
+        u[:], seen = 0, []
+
+        def forward(_: Any, start: int, stop: int) -> None:
+            u[:] = stop
+
+        def reverse(_: Any, step: int, seen: list[int] = seen) -> None:
+            seen.append(int(u[0]))
+
+        unspool.adjoint(Auto(30), spool, forward, reverse, state)
+        assert seen == list(reversed(range(30)))
+
+
+def test_forward_may_return_the_state(tmp_path: Path) -> None:
+    seen: list[float] = []
+
+    def forward(u: Any, start: int, stop: int) -> Any:
+        return u + (stop - start)
+
+    with unspool.Spool(host_memory=5 * 800) as spool:
+        unspool.adjoint(
+            Auto(30), spool, forward, lambda u, n: seen.append(float(u[0])), np.zeros(100)
+        )
+    assert seen == list(map(float, reversed(range(30))))
+
+
+def test_progress_hears_of_the_actions_of_the_chosen_schedule(tmp_path: Path) -> None:
+    told: list[Any] = []
+    with spool_of("few states", tmp_path) as spool:
+        report = Problem(N).run(
+            Auto(N), spool, progress=lambda event: told.append((event.action, event.steps))
+        )
+    assert told == [(action, N) for action in report.choice.schedule]
+
+
+def test_a_check_is_that_of_the_schedule(tmp_path: Path) -> None:
+    found = []
+    for schedule in (StoreAll(N), Auto(N)):
+        problem = Problem(N)
+        by_u = np.zeros(SIZE)
+
+        def reverse(_: Any, step: int, problem: Problem = problem, by_u: Any = by_u) -> None:
+            by_u[:] = by_u * (1 - 0.3 * problem.u**2) + problem.u
+
+        with unspool.Spool(host_memory="1MiB", codec=unspool.Bound(abs=1e-3)) as spool:
+            report = unspool.adjoint(
+                schedule,
+                spool,
+                lambda state, a, b, problem=problem: problem.advance(a, b),
+                reverse,
+                (problem.u, problem.forcing),
+                adjoint_state={"by_u": by_u},
+                check=6,
+            )
+            assert len(spool) == 0
+        found.append(report.fidelity)
+        assert len(report.fidelity.checked) == 6
+    assert found[0].checked == found[1].checked
+
+
+def test_checked_states_have_their_room(tmp_path: Path) -> None:
+    problem, sums = Problem(N), np.zeros(SIZE)
+    with unspool.Spool(host_memory=9 * BYTES, codec=unspool.Bound(abs=1e-3)) as spool:
+        report = unspool.adjoint(
+            Auto(N),
+            spool,
+            lambda state, a, b: problem.advance(a, b),
+            lambda state, n: sums.__iadd__(problem.u),
+            (problem.u, problem.forcing),
+            adjoint_state={"sums": sums},
+            check=4,
+        )
+    assert report.choice.schedule.steps == N and len(report.fidelity.checked) == 4
+
+
+def test_what_others_keep_in_the_spool_is_not_taken_for_room(tmp_path: Path) -> None:
+    with unspool.Spool(host_memory=8 * BYTES) as spool:
+        spool.save(-1, np.arange(2 * SIZE, dtype=float))
+        spool.save(-2, np.arange(2 * SIZE, dtype=float))
+        problem = Problem(N)
+        report = problem.run(Auto(N), spool)
+        assert same_gradient(problem, REFERENCE) and spool.versions() == [-2, -1]
+    assert report.peak_copies <= 5
+
+
+def test_a_spool_that_is_too_small_says_so(tmp_path: Path) -> None:
+    with unspool.Spool(host_memory=BYTES // 2) as spool, pytest.raises(errors.CapacityError):
+        Problem(N).run(Auto(N), spool)
+    # One state has room, but not the one beside the last step.
+    with unspool.Spool(host_memory=BYTES) as spool:
+        with pytest.raises(NoPlanError, match="need room for a state of 4"):
+            Problem(N).run(Auto(N), spool)
+        assert len(spool) == 0
+
+
+@pytest.mark.parametrize("when", [0, 1, 2, 5, 30])
+def test_a_step_that_raises_leaves_a_usable_spool(when: int, tmp_path: Path) -> None:
+    class Broken(Problem):
+        def advance(self, start: int, stop: int) -> None:
+            if start <= when < stop:
+                raise FloatingPointError("no")
+            super().advance(start, stop)
+
+    with spool_of("two tiers", tmp_path) as spool:
+        with pytest.raises(FloatingPointError) as raised:
+            Broken(N).run(Auto(N), spool)
+        assert "raised by forward(state, " in raised.value.__notes__[0]
+        assert "0 of 40 steps were reversed" in raised.value.__notes__[0]
+        assert len(spool) == 0 and spool.stats().hints == 0
+        problem = Problem(N)
+        problem.run(Auto(N), spool)
+        assert same_gradient(problem, REFERENCE)
+
+
+def test_states_that_grow_in_the_codec_get_another_schedule(tmp_path: Path) -> None:
+    steps, size = 100, 4096
+    noise = np.random.default_rng(1).integers(0, 1 << 62, (steps + 1, size)).view(np.float64)
+    u, seen, calls = np.zeros(size), [], []
+
+    def forward(_: Any, start: int, stop: int) -> None:
+        calls.append((start, stop))
+        # Silence that a wave runs into.
+        u[: size * stop // steps] = noise[stop, : size * stop // steps]
+
+    def reverse(_: Any, step: int) -> None:
+        count = size * step // steps
+        expected = np.concatenate([noise[step, :count], np.zeros(size - count)])
+        assert u.tobytes() == expected.tobytes()
+        seen.append(step)
+
+    with unspool.Spool(host_memory=12 * u.nbytes, codec="lossless") as spool:
+        report = unspool.adjoint(Auto(steps), spool, forward, reverse, u)
+        assert len(spool) == 0 and spool.stats().hints == 0
+    assert seen == list(reversed(range(steps)))
+    assert "whose copy had no room" in report.choice.why
+    assert report.forward_steps == sum(stop - start for start, stop in calls)
+    assert report.forward_steps < 4 * steps
+
+
+def test_with_a_codec_more_states_are_kept(tmp_path: Path) -> None:
+    steps, size, found = 100, 1 << 14, {}
+    for codec in (None, "lossless"):
+        u = np.zeros(size)
+
+        def forward(_: Any, start: int, stop: int, u: Any = u) -> None:
+            u[: size // 8] += stop
+
+        with unspool.Spool(host_memory=8 * u.nbytes, codec=codec) as spool:
+            report = unspool.adjoint(Auto(steps), spool, forward, lambda u, n: None, u)
+        found[codec] = report.recomputed_steps
+    assert found["lossless"] < found[None]
+
+
+def test_the_report_says_what_was_chosen_and_why(tmp_path: Path) -> None:
+    with spool_of("few states", tmp_path) as spool:
+        report = Problem(N).run(Auto(N), spool)
+    choice = report.choice
+    assert choice.plan is not None and choice.schedule is choice.plan.best.schedule
+    assert "the fastest of" in choice.why
+    smaller, larger = choice.what_if()
+    assert smaller.capacity * 2 < larger.capacity
+    text = str(report)
+    assert f"chosen: {choice.schedule!r}, {choice.why}" in text and "of host" in text
+    found = json.loads(json.dumps(report.to_dict()))["choice"]
+    assert found["schedule"] == repr(choice.schedule) and found["plan"]["candidates"]
+    assert Problem(N).run(StoreAll(N), unspool.Spool(host_memory="1MiB")).choice is None
+
+
+def test_what_has_to_be_known_before_the_run_is_refused(
+    spool: unspool.Spool, tmp_path: Path
+) -> None:
+    with pytest.raises(errors.OptionError, match="another schedule in the process"):
+        Problem(N).run(Auto(N), spool, resume=tmp_path, adjoint_state={"a": np.ones(1)})
+    with pytest.raises(errors.OptionError, match=r"schedules.Auto\(steps\).*OnlineRevolve"):
+        as_schedule("auto")
+    for ask in (list, Auto.counts):
+        with pytest.raises(errors.ScheduleError, match="chosen while"):
+            ask(Auto(3))
+    for steps in (0, -1, 1.5, True):
+        with pytest.raises(errors.ScheduleError):
+            Auto(steps)
+    assert len(spool) == 0
+
+
+def test_a_spool_that_learns_may_announce(tmp_path: Path) -> None:
+    with spool_of("few states", tmp_path) as spool:
+        for _ in range(3):
+            problem = Problem(N)
+            access = Access(lookahead="learn")
+            unspool.adjoint(
+                Auto(N),
+                spool,
+                lambda state, a, b, problem=problem: problem.advance(a, b),
+                problem.reverse,
+                (problem.u, problem.forcing),
+                at_end=problem.at_end,
+                access=access,
+            )
+            assert same_gradient(problem, REFERENCE)
+
+
+def test_a_history_of_increments_takes_it() -> None:
+    problem = Problem(N)
+    with unspool.Spool(host_memory="4MiB") as spool:
+        history = unspool.IncrementalSpool(spool, unspool.Bound(abs=1e-9))
+        problem.run(Auto(N), history)
+        assert len(history) == len(spool) == 0
+    assert np.allclose(problem.gradient[0], REFERENCE.gradient[0], rtol=1e-5, atol=1e-5)
+
+
+# The decision by itself
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> choosing.Seen:
+    """A run of 200 steps of 1 ms, with room for eight states of 1 MiB in memory, and a disk."""
+    with unspool.Spool(host_memory="8MiB", disk=tmp_path, device="cpu") as spool:
+        stats = spool.stats()
+    size = 1 << 20
+    return choosing.Seen(
+        200, size, size, 1e-3, 2e-4, 1e-4, None, "cpu", before=stats, now=stats, reserved=0
+    )
+
+
+def with_disk(seen: choosing.Seen, rate: float) -> choosing.Seen:
+    """The same with a disk of so many bytes per second."""
+    (link,) = seen.now.links
+    ways = {
+        name: dataclasses.replace(getattr(link, name), bytes_per_second=rate)
+        for name in ("flush", "prefetch")
+    }
+    links = (dataclasses.replace(link, **ways),)
+    return dataclasses.replace(seen, now=dataclasses.replace(seen.now, links=links))
+
+
+def test_a_fast_disk_is_used_and_a_slow_one_is_not(seen: choosing.Seen) -> None:
+    fast, _, _ = choosing.choose(with_disk(seen, 4e9))
+    assert fast.counts().recomputed_steps == 0
+    slow, _, plan = choosing.choose(with_disk(seen, 1e6))
+    assert slow.counts().recomputed_steps > 0
+    assert plan is not None and plan.best.seconds < 2
+
+
+def test_all_that_fits_is_kept_without_a_plan(seen: choosing.Seen) -> None:
+    found, why, plan = choosing.choose(dataclasses.replace(seen, steps=8))
+    assert (found, plan) == (StoreAll(8), None) and "fits the host tier" in why
+    # Unless copies take longer than steps.
+    quick = dataclasses.replace(seen, steps=8, step_seconds=1e-9)
+    found, _, plan = choosing.choose(quick)
+    assert plan is not None and found != StoreAll(8)
+
+
+def test_room_that_is_reserved_comes_off_the_slowest_tiers(seen: choosing.Seen) -> None:
+    (host, disk), free = seen.before.tiers, 100 << 20
+    before = dataclasses.replace(
+        seen.before, tiers=(host, dataclasses.replace(disk, capacity=free))
+    )
+    assert host.capacity is not None
+    assert choosing.room_of(before, 30 << 20).capacity == {"host": host.capacity, "disk": 70 << 20}
+    assert choosing.room_of(before, 101 << 20).capacity == {"host": host.capacity - (1 << 20)}
+
+
+def test_links_are_measured_once_where_a_long_run_knows_nothing(
+    seen: choosing.Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def measured(tiers: Any, size: int, limit: float) -> Any:
+        asked.append((tiers.names, size))
+        return choosing._links(dataclasses.replace(seen, steps=1), tiers)
+
+    monkeypatch.setattr("unspool.advice.measuring.measure", measured)
+    monkeypatch.setattr(choosing, "_known", {})
+    for _ in range(2):
+        choosing.choose(dataclasses.replace(seen, step_seconds=1.0))
+    assert asked == [(("host", "disk"), 1 << 20)]
+
+
+def test_a_revolve_is_chosen_where_memory_is_all_there_is(seen: choosing.Seen) -> None:
+    tiers = seen.before.tiers[:1]
+    alone = {
+        name: dataclasses.replace(getattr(seen, name), tiers=tiers, links=())
+        for name in ("before", "now")
+    }
+    found, _, _ = choosing.choose(dataclasses.replace(seen, **alone))
+    assert isinstance(found, Revolve) and found.slots == 8
