@@ -15,6 +15,7 @@ from dataclasses import replace
 from time import perf_counter as clock
 from typing import TYPE_CHECKING, Any
 
+from ..errors import CapacityError
 from ..schedules import StoreAll
 from ..schedules.actions import FORWARD
 from ..schedules.auto import After
@@ -62,9 +63,8 @@ class FirstSteps:
         while True:
             at = len(self.forward)
             self._step(at)
-            if at + 1 >= most or self._enough():
+            if at + 1 >= most or self._enough() or not self._has_room_for(at + 1):
                 break
-            self._save(at + 1)
         self.seen = self._figures()
         self._choose()
 
@@ -83,7 +83,7 @@ class FirstSteps:
 
         spool, before = self.run.spool, self.run.before
         size = self._size()
-        tiers = room_of(before, self._reserved(size))
+        tiers = room_of(before, self._reserved())
         on_gpu = spool.device.startswith("cuda")
         rooms = sum(tiers.slots(name, size, on_gpu) for name in tiers.names)
         return max(1, min(MOST, self.steps - 1, rooms))
@@ -113,6 +113,15 @@ class FirstSteps:
             self._wait()
             times.append(clock() - begun)
 
+    def _has_room_for(self, step: int) -> bool:
+        """Saves the working state, if there is room."""
+        try:
+            self._save(step)
+        except CapacityError:
+            self.run.saving = None
+            return False
+        return True
+
     def _wait(self) -> None:
         """Waits for the work of a GPU."""
         self.run.inside = "state"
@@ -132,21 +141,25 @@ class FirstSteps:
         positional, named = arrays_of(self.run.state.now())
         return max(1, sum(map(_bytes_of, [*positional, *named.values()])))
 
-    def _reserved(self, size: int) -> int:
-        """Bytes of copies that the schedule does not count: the one beside the last step, the exact
-        ones of `check`, and the first states, which are saved whole."""
+    def _part(self) -> int:
+        """Bytes of what a reverse step reads."""
+        part, size = self.run.part, self._size()
+        if part is None:
+            return size
+        positional, named = arrays_of(part.now())
+        return min(size, max(1, sum(map(_bytes_of, [*positional, *named.values()]))))
+
+    def _reserved(self) -> int:
+        """Bytes of copies that no schedule counts: the one beside the last step, and the exact ones
+        of `check`."""
         run = self.run
         turning = not run.turned and not run.state.frozen
-        return size * (turning + run.apart)
+        return self._part() * (turning + run.apart)
 
     def _figures(self) -> Seen:
         from ..advice.choosing import Seen
 
-        run, size = self.run, self._size()
-        part = size
-        if run.part is not None:
-            positional, named = arrays_of(run.part.now())
-            part = min(size, max(1, sum(map(_bytes_of, [*positional, *named.values()]))))
+        run, size, part = self.run, self._size(), self._part()
         now = run.spool.stats()
         raw = now.codec.raw_bytes - run.before.codec.raw_bytes
         stored = now.codec.stored_bytes - run.before.codec.stored_bytes
@@ -163,26 +176,30 @@ class FirstSteps:
             device=run.spool.device,
             before=run.before,
             now=now,
-            reserved=self._reserved(size) + len(run.there) * (size - part),
+            reserved=self._reserved(),
+            spare=len(run.there) * (size - part),
         )
 
     def again(self, step: int) -> bool:
         """Chooses another schedule where the copy of a state that is reached for the first time has
         no room, now taking every copy to be as large as its arrays; whether it did."""
+        from ..advice import NoPlanError
         from ..advice.choosing import choose
 
         run, seen = self.run, self.seen
         is_first = not run.reversed and step == run.farthest
         if seen is None or not is_first or 0 not in run.held or self.choices == CHOICES:
             return False
-        self.choices += 1
-        run.keep_first()
         reserved = seen.reserved + self.choices * seen.state_bytes
-        seen = replace(seen, ratio=None, reserved=reserved)
-        before, _, _ = choose(replace(seen, steps=step))
-        after, why, plan = choose(
-            replace(seen, steps=self.steps - step, reserved=reserved + seen.state_bytes)
-        )
+        self.choices += 1
+        seen = replace(seen, ratio=None, spare=0, reserved=reserved)
+        left = replace(seen, steps=self.steps - step, reserved=reserved + seen.state_bytes)
+        try:
+            before, _, _ = choose(replace(seen, steps=step))
+            after, why, plan = choose(left)
+        except NoPlanError:
+            return False
+        run.keep_first()
         why += f"; chosen at state {step:,}, whose copy had no room"
         self.chosen = Chosen(After(before, after), why, plan)
         run.follow(self.chosen.schedule, step)

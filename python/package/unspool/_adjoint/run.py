@@ -171,8 +171,9 @@ class Run:
         word, self.waiting = self.waiting or next(self.words, None), None
         while word is not None:
             self.word = word
-            if word[0] == REVERSE and not self.turned:
-                self.turn_round(word[1])
+            if word[0] == REVERSE and not self.turned and not self.turn_round(word[1]):
+                word = next(self.words, None)
+                continue
             if pausing and self.turned:
                 self.waiting = word
                 return
@@ -269,17 +270,18 @@ class Run:
             # As a whole, whatever it is for.
             self.there.discard(step)
             self.hold(step, False)
-        elif self.put_or_choose(step, only_reversed):
+        elif self.put_or_choose(step, step, only_reversed):
             self.hold(step, only_reversed)
         else:
             return
         if tier in self.slower:
             self.spool._prefer(version, tier)
 
-    def put_or_choose(self, step: int, only_reversed: bool) -> bool:
-        """Saves a state; where there is no room, follows another schedule if that may be."""
+    def put_or_choose(self, step: int, name: int, only_reversed: bool) -> bool:
+        """Saves a state as that of step `name`; where there is no room, follows another schedule if
+        that may be."""
         try:
-            self.put(self.job.first + step, only_reversed)
+            self.put(self.job.first + name, only_reversed)
         except CapacityError:
             if self.first_steps is None or not self.first_steps.again(step):
                 raise
@@ -353,12 +355,14 @@ class Run:
         self.restored_part = None
         self.reversed += 1
 
-    def turn_round(self, last: int) -> None:
-        """Takes the last step, calls `at_end`, and comes back to the state before that step."""
+    def turn_round(self, last: int) -> bool:
+        """Takes the last step, calls `at_end`, and comes back to the state before that step; not
+        where the copy of that state has no room and another schedule was chosen."""
         before = self.state.now() if self.state.frozen else None
         version = self.job.first + last + 1
         if not self.state.frozen:
-            self.put(version, only_reversed=self.part is not None)
+            if not self.put_or_choose(last, last + 1, self.part is not None):
+                return False
             self.turning, self.saving = version, None
         returned = self.advance(last, last + 1)
         if isinstance(returned, Stop):
@@ -368,10 +372,11 @@ class Run:
         self.at_end()
         if self.state.frozen:
             self.state.put_back(before)
-            return
+            return True
         self.get(version, only_reversed=self.part is not None)
         self.spool.discard(version)
         self.turning = None
+        return True
 
     def at_end(self) -> None:
         """The working state is the last one."""

@@ -48,6 +48,8 @@ class Seen:
         before: the statistics of the spool before the run.
         now: those after the first steps.
         reserved: bytes of copies that no schedule counts.
+        spare: bytes that the first copies have more than those of a schedule that keeps only what
+            reverse steps read.
     """
 
     steps: int
@@ -61,6 +63,7 @@ class Seen:
     before: Stats
     now: Stats
     reserved: int
+    spare: int = 0
 
     @property
     def on_gpu(self) -> bool:
@@ -79,7 +82,11 @@ def choose(seen: Seen) -> tuple[Schedule, str, Plan | None]:
     Raises:
         NoPlanError: nothing fits.
     """
-    tiers = room_of(seen.before, seen.reserved)
+    if seen.steps == 1:
+        return StoreAll(1), "there is one step", None
+    tiers = room_of(seen.before, seen.reserved + seen.spare)
+    if max(tiers.capacity.values()) < seen.state_bytes:
+        tiers = room_of(seen.before, seen.reserved)
     name, copying = tiers.names[0], 2 * seen.save_seconds
     room = tiers.slots(name, seen.reverse_bytes, seen.on_gpu)
     if seen.steps - 1 <= room and copying <= seen.step_seconds:
@@ -91,8 +98,19 @@ def choose(seen: Seen) -> tuple[Schedule, str, Plan | None]:
             f"in the spool is for copies besides, of `at_end` and `check`: {size(seen.reserved)} "
             "together. Make a tier larger."
         )
-    plan = make_plan(_problem(seen), tiers, _links(seen, tiers))
+    plan = _plan(seen, tiers)
     return plan.best.schedule, _why(seen, plan), plan
+
+
+def _plan(seen: Seen, tiers: Tiers) -> Plan:
+    """The plan; with room for one state less where all of it is for none that can be carried out,
+    as copies begin at round addresses."""
+    problem, links = _problem(seen), _links(seen, tiers)
+    try:
+        return make_plan(problem, tiers, links)
+    except NoPlanError:
+        less = room_of(seen.before, seen.reserved + seen.state_bytes)
+        return make_plan(problem, less, links)
 
 
 def room_of(stats: Stats, reserved: int = 0) -> Tiers:
