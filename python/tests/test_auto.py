@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,15 @@ from hypothesis import strategies as st
 from unspool import errors
 from unspool._adjoint import first_steps
 from unspool.advice import NoPlanError, choosing
-from unspool.schedules import Auto, Revolve, StoreAll, as_schedule
+from unspool.schedules import (
+    Auto,
+    Forward,
+    Revolve,
+    Save,
+    Schedule,
+    StoreAll,
+    as_schedule,
+)
 from unspool.types import Access
 
 N = 40
@@ -112,7 +121,8 @@ def test_any_room_gives_the_same_gradient(
         )
         assert same_gradient(problem, expected) and len(spool) == 0
         assert spool.stats().hints == 0
-    assert report.forward_steps == report.choice.schedule.counts().advances + 1
+    if "no room" not in report.choice.why:
+        assert report.forward_steps == report.choice.schedule.counts().advances + 1
 
 
 def test_states_of_every_kind_are_restored(spool: unspool.Spool) -> None:
@@ -231,29 +241,86 @@ def test_a_step_that_raises_leaves_a_usable_spool(when: int, tmp_path: Path) -> 
         assert same_gradient(problem, REFERENCE)
 
 
-def test_states_that_grow_in_the_codec_get_another_schedule(tmp_path: Path) -> None:
-    steps, size = 100, 4096
-    noise = np.random.default_rng(1).integers(0, 1 << 62, (steps + 1, size)).view(np.float64)
-    u, seen, calls = np.zeros(size), [], []
+class Noisy:
+    """States of silence, and of noise that no codec makes smaller where `is_loud` says so."""
 
-    def forward(_: Any, start: int, stop: int) -> None:
-        calls.append((start, stop))
-        # Silence that a wave runs into.
-        u[: size * stop // steps] = noise[stop, : size * stop // steps]
+    def __init__(self, steps: int, is_loud: Callable[[int], bool]) -> None:
+        self.steps, self.is_loud = steps, is_loud
+        self.noise = np.random.default_rng(1).integers(0, 1 << 62, 4096).view(np.float64)
+        self.u = self.at(0)
+        self.taken = 0
+        self.seen: list[int] = []
 
-    def reverse(_: Any, step: int) -> None:
-        count = size * step // steps
-        expected = np.concatenate([noise[step, :count], np.zeros(size - count)])
-        assert u.tobytes() == expected.tobytes()
-        seen.append(step)
+    def at(self, step: int) -> Any:
+        """State `step`; its first value says which it is."""
+        u = self.noise.copy() if self.is_loud(step) else np.zeros(4096)
+        u[0] = step
+        return u
 
-    with unspool.Spool(host_memory=12 * u.nbytes, codec="lossless") as spool:
-        report = unspool.adjoint(Auto(steps), spool, forward, reverse, u)
-        assert len(spool) == 0 and spool.stats().hints == 0
-    assert seen == list(reversed(range(steps)))
-    assert "whose copy had no room" in report.choice.why
-    assert report.forward_steps == sum(stop - start for start, stop in calls)
-    assert report.forward_steps < 4 * steps
+    def forward(self, u: Any, start: int, stop: int) -> None:
+        assert u.tobytes() == self.at(start).tobytes()
+        u[:] = self.at(stop)
+        self.taken += stop - start
+
+    def reverse(self, u: Any, step: int) -> None:
+        assert u.tobytes() == self.at(step).tobytes()
+        self.seen.append(step)
+
+    def run(self, states: int, **options: Any) -> Any:
+        """An adjoint in memory for so many states without a codec."""
+        room = states * (self.u.nbytes + 1024)
+        with unspool.Spool(host_memory=room, codec="lossless") as spool:
+            report = unspool.adjoint(
+                Auto(self.steps), spool, self.forward, self.reverse, self.u, **options
+            )
+            assert len(spool) == 0 and spool.stats().hints == 0
+        assert self.seen == list(reversed(range(self.steps)))
+        assert report.forward_steps == self.taken and report.steps == self.steps
+        assert report.recomputed_steps == self.taken - self.steps + ("at_end" not in options)
+        assert "whose copy had no room" in report.choice.why
+        return report
+
+
+def choosing_first(monkeypatch: pytest.MonkeyPatch, schedule: Schedule) -> None:
+    """Has the first choice be this one."""
+    choose = choosing.choose
+
+    def chosen(seen: choosing.Seen) -> Any:
+        return choose(seen) if seen.ratio is None else (schedule, "for the test", None)
+
+    monkeypatch.setattr(choosing, "choose", chosen)
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("loud", [1, 4, 20, 95])
+def test_states_that_grow_in_the_codec_get_another_schedule(
+    loud: int, at_end: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choosing_first(monkeypatch, StoreAll(100))
+    options: dict[str, Any] = {"at_end": lambda u: None} if at_end else {}
+    report = Noisy(100, lambda step: step >= loud).run(4, **options)
+    # The forward pass once more, and what few states cost.
+    assert report.forward_steps < 100 + Revolve(100, 2).counts().advances
+
+
+def test_a_copy_of_the_reverse_sweep_without_room_is_another_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = Revolve(100, 8)
+    sweep = list(itertools.takewhile(lambda one: isinstance(one, Save | Forward), schedule))
+    silent = {one.step for one in sweep if isinstance(one, Save)} | {0, 1, 2, 3}
+    choosing_first(monkeypatch, schedule)
+    Noisy(100, lambda step: step not in silent).run(3)
+
+
+def test_the_last_copy_may_be_the_one_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    choosing_first(monkeypatch, Revolve(50, 3))
+    report = Noisy(50, lambda step: True).run(3, at_end=lambda u: None)
+    assert report.choice.schedule.before.steps == 49
+    # With room for one state and none beside the last step there is no other one.
+    choosing_first(monkeypatch, Revolve(50, 1))
+    with pytest.raises(errors.CapacityError, match="There is no room for version 50"):
+        Noisy(50, lambda step: True).run(1, at_end=lambda u: None)
 
 
 def test_with_a_codec_more_states_are_kept(tmp_path: Path) -> None:

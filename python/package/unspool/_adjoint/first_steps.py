@@ -1,9 +1,9 @@
 """The first steps of a run whose schedule is chosen while it runs (`unspool.schedules.Auto`).
 
-They are taken one at a time, timed, and their states saved. The run then follows the schedule that
-was chosen from its beginning: what that saves of these states is there, and the other copies are
-discarded. Where a later copy has no room, the run keeps that of state 0 alone, and another schedule
-is chosen for what is left.
+They are taken one at a time, timed, and their states saved where that costs little. The run then
+follows the schedule that was chosen from its beginning: what that saves of these states is there,
+and the other copies are discarded. Where a later copy has no room, the run keeps that of state 0
+alone, and another schedule is chosen for what is left.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FirstSteps"]
 
-#: Steps that are taken at most, and that are not the first one and are timed in any case.
-MOST, TIMED = 8, 2
+#: Steps that are taken at most, as a number and as a share of all; and steps besides the first one
+#: that are timed in any case.
+MOST, PART, TIMED = 8, 1 / 50, 2
+
+#: A save that takes as long as so many steps is dear: the fastest schedule makes few of them.
+DEAR = 2.0
 
 #: Seconds that more steps than these may take, and their share of the whole run.
 PATIENCE, SHARE = 0.05, 0.01
@@ -63,7 +67,9 @@ class FirstSteps:
         while True:
             at = len(self.forward)
             self._step(at)
-            if at + 1 >= most or self._enough() or not self._has_room_for(at + 1):
+            if at + 1 >= most or self._enough():
+                break
+            if not self._is_dear() and not self._has_room_for(at + 1):
                 break
         self.seen = self._figures()
         self._choose()
@@ -86,7 +92,8 @@ class FirstSteps:
         tiers = room_of(before, self._reserved())
         on_gpu = spool.device.startswith("cuda")
         rooms = sum(tiers.slots(name, size, on_gpu) for name in tiers.names)
-        return max(1, min(MOST, self.steps - 1, rooms))
+        most = max(1 + TIMED, min(MOST, int(PART * self.steps)))
+        return max(1, min(most, self.steps - 1, rooms))
 
     def _step(self, at: int) -> None:
         """Takes one step."""
@@ -98,11 +105,11 @@ class FirstSteps:
         self.forward.append(clock() - begun)
 
     def _save(self, step: int) -> None:
-        """Saves the working state; the second one twice, as memory is faster when it was used."""
+        """Saves the working state; the first one twice, as memory is faster when it was used."""
         run = self.run
         version = run.job.first + step
         self._wait()
-        for times in (self.cold, self.warm)[: 2 if step == 1 else 1]:
+        for times in (self.cold, self.warm)[: 1 if step else 2]:
             if step in run.there:
                 run.spool.discard(version)
                 run.there.discard(step)
@@ -133,8 +140,14 @@ class FirstSteps:
         timed, taken = self.forward[1:], sum(self.forward)
         if len(timed) < TIMED:
             return False
+        if self._is_dear():
+            return True
         whole = 2 * self.steps * statistics.median(timed)
         return taken >= max(PATIENCE, SHARE * whole)
+
+    def _is_dear(self) -> bool:
+        """Whether a save takes much longer than a step."""
+        return min(self.cold) > DEAR * statistics.median(self.forward[1:] or self.forward)
 
     def _size(self) -> int:
         """Bytes of a state."""
@@ -178,30 +191,32 @@ class FirstSteps:
             now=now,
             reserved=self._reserved(),
             spare=len(run.there) * (size - part),
+            taken=len(self.forward),
+            there=frozenset(run.there),
         )
 
     def again(self, step: int) -> bool:
-        """Chooses another schedule where the copy of a state that is reached for the first time has
-        no room, now taking every copy to be as large as its arrays; whether it did."""
+        """Chooses another schedule for the steps that are not reversed, where the copy of a state
+        has no room: now for copies as large as their arrays. Whether it did."""
         from ..advice import NoPlanError
         from ..advice.choosing import choose
 
         run, seen = self.run, self.seen
-        is_first = not run.reversed and step == run.farthest
-        if seen is None or not is_first or 0 not in run.held or self.choices == CHOICES:
+        if seen is None or 0 not in run.held or self.choices == CHOICES:
             return False
         reserved = seen.reserved + self.choices * seen.state_bytes
         self.choices += 1
-        seen = replace(seen, ratio=None, spare=0, reserved=reserved)
-        left = replace(seen, steps=self.steps - step, reserved=reserved + seen.state_bytes)
+        seen = replace(seen, ratio=None, spare=0, taken=0, reserved=reserved)
+        after = self.steps - run.reversed - step
+        left = replace(seen, steps=after, reserved=reserved + seen.state_bytes)
         try:
             before, _, _ = choose(replace(seen, steps=step))
-            after, why, plan = choose(left)
+            last, why, plan = choose(left)
         except NoPlanError:
             return False
         run.keep_first()
         why += f"; chosen at state {step:,}, whose copy had no room"
-        self.chosen = Chosen(After(before, after), why, plan)
+        self.chosen = Chosen(After(before, last), why, plan)
         run.follow(self.chosen.schedule, step)
         run.look_ahead()
         return True

@@ -95,9 +95,9 @@ class Run:
 
     def follow(self, schedule: Schedule, reached: int = 0) -> None:
         """Goes by a schedule from its beginning, of which the steps to `reached` were taken and the
-        states in `there` are saved."""
+        states in `there` are saved. It has the steps that are not reversed yet."""
         self.source: Source = source_of(schedule)
-        self.interpreter = Interpreter(self.steps, figure(schedule, "slots"))
+        self.interpreter = Interpreter(figure(schedule, "steps"), figure(schedule, "slots"))
         self.words = self.checked_words()
         self.reached = reached
 
@@ -467,7 +467,7 @@ class Run:
         spent |= {f"{name}_seconds": spent_in for name, spent_in in self.seconds.items()}
         spent["choice"] = None if self.first_steps is None else self.first_steps.chosen
         return AdjointReport(
-            steps=counts["steps"],
+            steps=counts["steps"] if self.steps is None else self.steps,
             forward_steps=self.forward_steps,
             recomputed_steps=self.forward_steps - (self.farthest - self.known),
             reversed_steps=self.reversed - self.reversed_before,

@@ -96,6 +96,8 @@ class _Iterated:
         finish(self._schedule, self._actions, steps)
 
     def twin(self, steps: int | None) -> Twin:
+        if self._schedule.steps is not None:
+            steps = None
         return _IteratedTwin(islice(dry_run(self._schedule, steps), self._taken, None))
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 
 from ..errors import Error
-from ..schedules import Schedule, StoreAll
+from ..schedules import Forward, Revolve, Save, Schedule, StoreAll
 from ..stats import Stats, TierStats, size, time
 from .coding import ON_CPU, ON_GPU, Settled
 from .links import Link, Links, Rate
-from .planning import make_plan
+from .planning import candidate_of, make_plan
 from .plans import NoPlanError, Plan, Problem
 from .sizes import Tiers
 
@@ -50,6 +51,8 @@ class Seen:
         reserved: bytes of copies that no schedule counts.
         spare: bytes that the first copies have more than those of a schedule that keeps only what
             reverse steps read.
+        taken: the steps that were taken.
+        there: the states before them that are saved: no other one can be any more.
     """
 
     steps: int
@@ -64,6 +67,8 @@ class Seen:
     now: Stats
     reserved: int
     spare: int = 0
+    taken: int = 0
+    there: frozenset[int] = frozenset()
 
     @property
     def on_gpu(self) -> bool:
@@ -103,14 +108,26 @@ def choose(seen: Seen) -> tuple[Schedule, str, Plan | None]:
 
 
 def _plan(seen: Seen, tiers: Tiers) -> Plan:
-    """The plan; with room for one state less where all of it is for none that can be carried out,
-    as copies begin at round addresses."""
+    """The plan, of schedules that can be followed from here; with room for one state less where all
+    of it is for none that can be carried out, as copies begin at round addresses."""
     problem, links = _problem(seen), _links(seen, tiers)
     try:
-        return make_plan(problem, tiers, links)
+        plan = make_plan(problem, tiers, links)
     except NoPlanError:
         less = room_of(seen.before, seen.reserved + seen.state_bytes)
-        return make_plan(problem, less, links)
+        plan = make_plan(problem, less, links)
+    found = [one for one in plan.candidates if _early_saves(one.schedule, seen) <= seen.there]
+    if not found:
+        fewest = Revolve(seen.steps, 1)
+        found = [candidate_of(problem, repr(fewest), fewest, plan.tiers, plan.links)]
+    return replace(plan, candidates=tuple(found))
+
+
+def _early_saves(schedule: Schedule, seen: Seen) -> set[int]:
+    """The states that a schedule saves and that were passed already."""
+    sweep = takewhile(lambda one: isinstance(one, Save | Forward), schedule)
+    early = takewhile(lambda one: not (isinstance(one, Save) and one.step >= seen.taken), sweep)
+    return {action.step for action in islice(early, 2 * seen.taken) if isinstance(action, Save)}
 
 
 def room_of(stats: Stats, reserved: int = 0) -> Tiers:

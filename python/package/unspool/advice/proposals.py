@@ -31,6 +31,9 @@ MANY = 50_000
 #: Shares of the costs of waiting for a tier that multi-level schedules are made for.
 COSTS = (1.0, 0.25)
 
+#: A copy that takes longer than so many steps is dear.
+DEAR = 0.25
+
 #: The most numbers of slots between what fits into the faster tiers and into all.
 BETWEEN = 5
 
@@ -108,7 +111,7 @@ class _Maker:
         yield self._placed("StoreAll", f"({steps})", schedules.StoreAll, Need(0, steps - 1))
         for slots in self._counts():
             yield self._with_slots(schedules.Revolve, slots)
-        for slots in self._useful(set(self.slots)):
+        for slots in self._counts() if self._dear() else self._useful(set(self.slots)):
             yield self._with_slots(schedules.Uniform, slots)
         for length in self._lengths():
             yield self._placed(
@@ -131,7 +134,17 @@ class _Maker:
             # Less the fastest tier: that one is left to what is read ahead of time.
             spare = many - self.slots[0] if many < self.problem.steps - 1 else many
             found |= {spare, *_between(max(few, 1), many)}
+        if self._dear():
+            found |= {self.slots[-1] >> power for power in range(1, self.slots[-1].bit_length())}
         return self._useful(found)
+
+    def _dear(self) -> bool:
+        """Whether copies take so long, compared with steps, that fewer of them may be faster than
+        as many as fit."""
+        problem, links = self.problem, self.links
+        size = problem.state_bytes
+        seconds = problem.save_seconds(links, size) + links.first_touch * problem.state_held
+        return seconds > DEAR * problem.step_seconds
 
     def _useful(self, counts: set[int]) -> list[int]:
         """Some slots, and fewer than what `StoreAll` keeps: at least one number."""
