@@ -13,9 +13,11 @@ pytest.importorskip("rich")
 
 import unspool
 from unspool import schedules
+from unspool.advice import Compression, Link, Links, Rate
 from unspool.schedules import Discard, End, Forward, Listed, Restore, Reverse, Save
 from unspool_studies import cli
 from unspool_studies.rtm import job as rtm_job
+from unspool_studies.rtm import pace as rtm_pace
 from unspool_studies.rtm.errors import MigrationError
 from unspool_studies.rtm.generated import generated_model
 from unspool_studies.rtm.history import Memory
@@ -220,6 +222,71 @@ def test_a_pace_measures_both_ways_and_makes_a_schedule_of_the_tiers(job):
     assert pace.seconds is not seconds
     assert pace.links is links, "measured once"
     assert pace.predict(levels).seconds > 0
+
+
+#: A machine whose steps are long and whose copies are not.
+SECONDS = 0.01, 0.01
+LINKS = Links(
+    "cpu",
+    ("device", "host", "disk"),
+    Rate(5e9),
+    Rate(5e9),
+    tuple(
+        Link(fast, slow, Rate(rate), Rate(rate))
+        for fast, slow, rate in (("device", "host", 5e9), ("host", "disk", 1e6))
+    ),
+)
+
+
+def _paced(job):
+    """Its pace on that machine."""
+    pace = Pace(job)
+    pace.__dict__ |= {"seconds": SECONDS, "links": LINKS}
+    return pace
+
+
+@pytest.mark.parametrize("name", ["auto", "levels"])
+def test_with_a_codec_fewer_groups_are_computed_again_and_no_bit_is_another(job, name):
+    found = {}
+    for codec in (None, "lossless"):
+        coded = dataclasses.replace(job, memory=dataclasses.replace(job.memory, codec=codec))
+        schedule = Choice(name).schedule(GROUPS, _paced(coded))
+        outcome = run(dataclasses.replace(coded, schedule=schedule), Silence())
+        found[codec] = outcome.followed.recomputed, outcome.migrated.digests
+    assert found["lossless"][0] < found[None][0]
+    assert found["lossless"][1] == found[None][1]
+
+
+def test_auto_keeps_the_slower_tiers_with_a_codec_and_counts_encoded_bytes(
+    rtm, tmp_path, monkeypatch
+):
+    ratio = 1e6
+    monkeypatch.setattr(
+        rtm_pace.Pace, "compression", Compression(ratio, Rate(1e12), Rate(1e12)), raising=True
+    )
+    monkeypatch.setattr(rtm_job.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**6))
+    assert rtm("--schedule", "auto", "--codec", "lossless", "--quiet", "--disk", "64MiB") == 0
+    report = _report(tmp_path)
+    # What is believed to become so small stays in memory; in truth the disk takes the rest.
+    assert report["schedule"]["recomputed"] == 0
+    assert report["schedule"]["peak_bytes"]["disk"] > 0
+
+
+def test_the_codec_is_tried_on_waves_and_not_on_silence(job, monkeypatch):
+    assert Pace(job).compression is None
+    coded = dataclasses.replace(job, memory=dataclasses.replace(job.memory, codec="lossless"))
+    auto = dataclasses.replace(job, memory=dataclasses.replace(job.memory, codec="auto"))
+    assert Pace(auto).compression is None, "the spool decides"
+    found = _paced(coded).compression
+    assert found.encode is not None and found.decode is not None
+    with coded.spool() as spool:
+        spool.save(0, *[np.zeros((113, 83), np.float32)] * 2)
+        silence = spool.stats().codec.ratio
+    assert 1 < found.ratio < silence / 2
+    # Where there is time for few groups, the last of them is what is tried.
+    monkeypatch.setattr(rtm_pace, "SAMPLING_SECONDS", 3 * SECONDS[0])
+    early = _paced(coded).compression
+    assert found.ratio < early.ratio
 
 
 def test_a_job_without_a_disk_keeps_to_its_memory(job):

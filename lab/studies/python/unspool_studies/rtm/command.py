@@ -36,7 +36,7 @@ from unspool_studies.rtm.progress import Bar, Lines, Silence
 from unspool_studies.rtm.quality import image_quality
 from unspool_studies.rtm.ranks import Ranks
 from unspool_studies.rtm.resume import Resume
-from unspool_studies.rtm.schedule import Choice
+from unspool_studies.rtm.schedule import PLANNED, Choice
 from unspool_studies.rtm.seat import Order
 from unspool_studies.rtm.survey import plan
 from unspool_studies.rtm.trace import write_trace
@@ -86,7 +86,8 @@ def _lead(options: argparse.Namespace, far: Engine | None) -> int:
         # slower tiers stay.
         job = replace(job, memory=job.memory.only(pace.best.tiers))
     if far is None:
-        _check_disk(job, processes)
+        coded = pace.compression if choice.name in PLANNED else None
+        _check_disk(job, processes, 1.0 if coded is None else coded.ratio)
     predicted = pace.predict(job.follows).seconds if options.predict else None
     screen = Console(stderr=True)
     for warning in job.survey.warnings:
@@ -276,12 +277,14 @@ def _refuse_early(job: Job, options: argparse.Namespace, engine: Engine | None) 
         plain_history(job)
 
 
-def _check_disk(job: Job, processes: int) -> None:
-    """Whether the disk has room for what the memory cannot hold."""
+def _check_disk(job: Job, processes: int, ratio: float) -> None:
+    """Whether the disk has room for what the memory cannot hold, of copies that become so many
+    times smaller."""
     with job.spool() as spool:
         memory = sum(tier.capacity or 0 for tier in spool.stats().tiers if tier.name != "disk")
     if job.memory.directory is not None:
-        check_disk(job.memory.directory, processes * job.kept.peak_bytes, processes * memory)
+        history = int(processes * job.kept.peak_bytes / ratio)
+        check_disk(job.memory.directory, history, processes * memory)
 
 
 def _watch(

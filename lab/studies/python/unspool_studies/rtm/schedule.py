@@ -11,10 +11,12 @@ from unspool.schedules import Discard, Forward, Restore, Reverse, Save, Schedule
 from unspool.schedules.base import dry_run
 from unspool_studies.rtm.errors import MigrationError
 
-__all__ = ["DEFAULT_SNAPSHOTS", "NAMES", "Choice", "Costs", "Kept", "kept_by", "name_of"]
+__all__ = ["DEFAULT_SNAPSHOTS", "NAMES", "PLANNED", "Choice", "Costs", "Kept", "kept_by", "name_of"]
 
 #: The names that `--schedule` knows beside `trace:FILE`.
 NAMES = ("all", "revolve", "online", "uniform", "zcut", "levels", "auto")
+#: Those that are made from what was measured here.
+PLANNED = ("levels", "auto")
 #: What stands before the file of a schedule that was written down.
 TRACE = "trace:"
 #: Groups in a cut of `zcut` when nothing is given: what its authors' figures imply.
