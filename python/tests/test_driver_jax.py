@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import unspool
-from unspool.schedules import OnlineRevolve, Revolve, Schedule, Stop, StoreAll, ZCut
+from unspool.schedules import Auto, OnlineRevolve, Revolve, Schedule, Stop, StoreAll, ZCut
 
 from helpers import gpu_library
 
@@ -109,6 +109,18 @@ def test_the_gradient_has_the_bits_of_one_by_jax_alone(
     # A state that never changes is kept by keeping the array: at_end takes no copy.
     known = schedule.steps is not None
     assert report.saves == schedule.counts(None if known else N).saves
+
+
+@pytest.mark.parametrize("states", [2, 5, 40])
+def test_a_schedule_that_is_chosen_gives_the_same_bits(states: int) -> None:
+    problem, state = Problem("float64"), 2 * 64 * 8
+    with unspool.Spool(host_memory=states * state, device="cpu") as spool:
+        report = problem.run(Auto(N), spool)
+        assert len(spool) == 0 and spool.stats().hints == 0
+    for one, other in zip(problem.by, whole_gradient(problem.start), strict=True):
+        assert (np.asarray(one) == np.asarray(other)).all()
+    # A step returns what it will compute: its time is known when that is there.
+    assert report.forward_steps == report.choice.schedule.counts().advances + 1
 
 
 def test_the_part_that_is_reversed_is_a_function_of_the_state(spool: unspool.Spool) -> None:

@@ -11,7 +11,16 @@ import flat
 import numpy as np
 import pytest
 import unspool
-from unspool.schedules import MultiLevel, OnlineRevolve, Revolve, Schedule, Stop, StoreAll, ZCut
+from unspool.schedules import (
+    Auto,
+    MultiLevel,
+    OnlineRevolve,
+    Revolve,
+    Schedule,
+    Stop,
+    StoreAll,
+    ZCut,
+)
 
 from fake_gpu import LEGACY, CaiArray, DlpackArray, Driver
 
@@ -167,3 +176,14 @@ def test_an_exception_leaves_the_spool_of_a_gpu_usable(driver: Driver) -> None:
         driver.fill(problem.array.block, 0, BYTES, problem.stream)
         problem.run(Revolve(N, 3), spool)
         problem.assert_right()
+
+
+@pytest.mark.parametrize("room", [3, 40])
+def test_a_schedule_is_chosen_in_the_order_of_the_stream(room: int, driver: Driver) -> None:
+    tiers = {"device_memory": room * BYTES, "host_memory": "8MiB"}
+    with unspool.Spool(**tiers, device="cuda", debug=unspool.Debug(check_order=True)) as spool:
+        problem = Problem(driver, driver.stream())
+        report = problem.run(Auto(N), spool)
+        problem.assert_right()
+        assert len(spool) == 0 and report.choice.schedule.steps == N
+        assert report.forward_steps == report.choice.schedule.counts().advances + 1

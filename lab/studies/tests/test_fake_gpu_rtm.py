@@ -22,6 +22,7 @@ from unspool_studies.rtm.generated import generated_model
 from unspool_studies.rtm.history import Memory
 from unspool_studies.rtm.job import Job, migrate_again, run
 from unspool_studies.rtm.model import smooth
+from unspool_studies.rtm.pace import Pace
 from unspool_studies.rtm.progress import Silence
 from unspool_studies.rtm.resume import Resume
 from unspool_studies.rtm.survey import plan
@@ -153,3 +154,17 @@ def test_a_table_of_gpuzip_on_the_driver_has_every_row_and_one_image(driver, ker
     table = gpuzip.table_of(device, experiment, Plan(rounds=1), Report({}))
     assert len(table.rows) == 1 + 2 + 2 + 4 + 2, table.notes
     assert {row[-1] for row in table.rows[1:]} == {"same"}
+
+
+def test_a_codec_is_tried_on_waves_that_are_on_the_driver(driver, kernels, tmp_path):
+    model = generated_model(41, 31, 15.0)
+    survey = plan(model, shots=1, steps=220, every=2, frequency=9.0)
+    memory = Memory("256KiB", "512KiB", tmp_path, codec="lossless")
+    job = Job(model, smooth(model, 60.0), survey, 6, 1, memory, DriverDevice(kernels, driver))
+    pace = Pace(job)
+    pace.__dict__["seconds"] = 1e-3, 1e-3
+    assert 1 < pace.compression.ratio < 10
+    assert pace.compression.encode is None, "speeds on a GPU are Twine's"
+    on_cpu = Pace(replace(job, device=None))
+    on_cpu.__dict__["seconds"] = 1e-3, 1e-3
+    assert pace.compression.ratio == pytest.approx(on_cpu.compression.ratio, rel=0.05)

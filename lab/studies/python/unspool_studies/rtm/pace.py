@@ -64,7 +64,8 @@ class Pace:
         reached = {place for place in places if 1 <= place <= reach} or {max(1, min(groups, reach))}
         bench = _Bench(job)
         with job.spool() as spool:
-            found = [_tried(spool, levels) for levels in bench.states(reached)]
+            size = self._sizes["state_bytes"]
+            found = [_tried(spool, levels, size) for levels in bench.states(reached)]
             ratio = max(1.0, spool.stats().codec.ratio)
         del bench
         if job.device is not None:
@@ -149,15 +150,14 @@ class Pace:
         return {**self._sizes, **times, **self._tiers, "compression": self.compression}
 
 
-def _tried(spool: Spool, levels: Sequence[Any]) -> tuple[float, float]:
-    """Bytes per second of the encoder and of the decoder, of a state in main memory. The second
-    save is timed: memory that is used for the first time is slower."""
-    size = sum(level.nbytes for level in levels)
+def _tried(spool: Spool, levels: Sequence[Any], size: int) -> tuple[float, float]:
+    """Bytes per second of the encoder and of the decoder, of a state of so many in main memory. The
+    second save is timed: memory that is used for the first time is slower."""
     for _ in range(2):
         begin = time.perf_counter()
         spool.save(0, *levels)
         encoding = time.perf_counter() - begin
-        rooms = [np.empty(level.shape, level.dtype) for level in levels]
+        rooms = [np.empty(level.shape, np.float32) for level in levels]
         begin = time.perf_counter()
         spool.restore(0, *rooms)
         decoding = time.perf_counter() - begin
