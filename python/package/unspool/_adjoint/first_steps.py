@@ -32,6 +32,10 @@ __all__ = ["FirstSteps"]
 #: that are timed in any case.
 MOST, PART, TIMED = 8, 1 / 50, 2
 
+#: Steps of a run in which another save shows what it takes into memory that was used before. In
+#: shorter ones it is taken to be this share of the first one.
+LONG, USED = 64, 0.5
+
 #: A save that takes as long as so many steps is dear: the fastest schedule makes few of them.
 DEAR = 2.0
 
@@ -105,11 +109,11 @@ class FirstSteps:
         self.forward.append(clock() - begun)
 
     def _save(self, step: int) -> None:
-        """Saves the working state; the first one twice, as memory is faster when it was used."""
+        """Saves the working state; that of a long run twice, as used memory is faster."""
         run = self.run
         version = run.job.first + step
         self._wait()
-        for times in (self.cold, self.warm)[: 1 if step else 2]:
+        for times in (self.cold, self.warm)[: 1 if step or self.steps < LONG else 2]:
             if step in run.there:
                 run.spool.discard(version)
                 run.there.discard(step)
@@ -177,7 +181,8 @@ class FirstSteps:
         raw = now.codec.raw_bytes - run.before.codec.raw_bytes
         stored = now.codec.stored_bytes - run.before.codec.stored_bytes
         first = statistics.median(self.cold)
-        usual = min([first, *self.warm])
+        new = now.tiers[0].name != "disk" and not run.spool.device.startswith("cuda")
+        usual = min([first, *(self.warm or [USED * first if new else first])])
         return Seen(
             steps=self.steps,
             state_bytes=size,

@@ -107,7 +107,7 @@ class Chosen:
     def what_if(self) -> tuple[WhatIf, ...]:
         """The best time with half and with twice of each tier in memory, as
         `unspool.advice.what_if` predicts it; nothing without a plan."""
-        from ..advice import what_if
+        from ..advice.choosing import what_if
 
         return () if self.plan is None else what_if(self.plan)
 

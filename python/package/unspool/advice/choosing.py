@@ -17,17 +17,22 @@ from ..schedules import Forward, Revolve, Save, Schedule, StoreAll
 from ..stats import Stats, TierStats, size, time
 from .coding import ON_CPU, ON_GPU, Settled
 from .links import Link, Links, Rate
-from .planning import candidate_of, make_plan
-from .plans import NoPlanError, Plan, Problem
+from .planning import Limits, candidate_of, make_plan, resized
+from .plans import NoPlanError, Plan, Problem, WhatIf
+from .proposals import KINDS
 from .sizes import Tiers
 
-__all__ = ["Seen", "choose", "room_of"]
+__all__ = ["Seen", "choose", "room_of", "what_if"]
 
 #: The share of the expected time that links may be measured for, and the least that is worth it.
 MEASURING, WORTH_MEASURING = 0.02, 2.0
 
 #: By how much computing is taken to be slowed down beside a busy link in main memory.
 CONTENTION = 0.2
+
+#: The share of the expected time that a plan may take; seconds of an action that is forecast, and
+#: of a multi-level schedule, whose making grows with the square of the steps.
+PLANNING, ACTION, LEVELS = 0.02, 2e-6, 2.5e-7
 
 #: Where the figures of a codec come from.
 SOURCE = "seen in the first steps"
@@ -78,7 +83,19 @@ class Seen:
     @property
     def expected_seconds(self) -> float:
         """Of the run, at least."""
-        return 2 * self.steps * self.step_seconds
+        return self.steps * 2 * (self.step_seconds + self.save_seconds)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of schedules that there is time to make."""
+        quick = LEVELS * self.steps**2 <= PLANNING * self.expected_seconds
+        return KINDS if quick else tuple(kind for kind in KINDS if kind != "MultiLevel")
+
+    @property
+    def limits(self) -> Limits:
+        """What there is time to forecast."""
+        actions = PLANNING * self.expected_seconds / ACTION
+        return Limits(actions / 4, actions)
 
 
 def choose(seen: Seen) -> tuple[Schedule, str, Plan | None]:
@@ -112,10 +129,10 @@ def _plan(seen: Seen, tiers: Tiers) -> Plan:
     of it is for none that can be carried out, as copies begin at round addresses."""
     problem, links = _problem(seen), _links(seen, tiers)
     try:
-        plan = make_plan(problem, tiers, links)
+        plan = make_plan(problem, tiers, links, seen.kinds, limits=seen.limits)
     except NoPlanError:
         less = room_of(seen.before, seen.reserved + seen.state_bytes)
-        plan = make_plan(problem, less, links)
+        plan = make_plan(problem, less, links, seen.kinds, limits=seen.limits)
     found = [one for one in plan.candidates if _early_saves(one.schedule, seen) <= seen.there]
     if not found:
         fewest = Revolve(seen.steps, 1)
@@ -213,6 +230,12 @@ def _measured(seen: Seen, tiers: Tiers, limit: float) -> Links:
         probed = replace(tiers, capacity=dict.fromkeys(names, 1), device=seen.device)
         _known[key] = measure(probed, seen.state_bytes, limit)
     return _known[key]
+
+
+def what_if(plan: Plan) -> tuple[WhatIf, ...]:
+    """As `unspool.advice.what_if`, in a small part of the time that the plan is for."""
+    actions = PLANNING * plan.best.seconds / ACTION
+    return resized(plan, Limits(actions / 4, actions))
 
 
 def _why(seen: Seen, plan: Plan) -> str:

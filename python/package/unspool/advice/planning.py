@@ -36,6 +36,27 @@ SAMPLE, MOST = 30_000, 1 << 20
 NEAR = 1.1
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is forecast, in saves, restores and reverse steps.
+
+    Attributes:
+        most: after so many, only what may be faster than the best.
+        all: after so many, nothing more, whatever it may be.
+    """
+
+    most: float
+    all: float
+
+    def reason(self, least: float, best: float, work: float) -> str | None:
+        """Why a schedule is left out that takes `least` seconds or more, if it is."""
+        if least > best and work > self.most:
+            return f"takes at least {time(least)}: slower than the best"
+        if best < math.inf and work > self.all:
+            return "was not looked at: a plan is to take a small part of the run"
+        return None
+
+
 def plan(
     steps: int,
     state_bytes: int | str,
@@ -216,6 +237,11 @@ def what_if(found: Plan) -> tuple[WhatIf, ...]:
     Nothing is measured again: the links stay as they are. Only kinds of schedules are predicted
     that are among the best ones of the plan.
     """
+    return resized(found)
+
+
+def resized(found: Plan, limits: Limits | None = None) -> tuple[WhatIf, ...]:
+    """See `what_if`; with limits to the work of each plan."""
     near = [one for one in found.candidates if one.seconds <= NEAR * found.best.seconds]
     kinds = {type(one.schedule).__name__ for one in near} | {"StoreAll"}
     rows = []
@@ -225,7 +251,7 @@ def what_if(found: Plan) -> tuple[WhatIf, ...]:
                 continue
             try:
                 tiers = found.tiers.resized(name, capacity)
-                best = make_plan(found.problem, tiers, found.links, kinds).best
+                best = make_plan(found.problem, tiers, found.links, kinds, limits=limits).best
             except NoPlanError:
                 best = None
             rows.append(WhatIf(name, capacity, best))
@@ -243,13 +269,14 @@ def forecast(schedule: Any, job: dict[str, Any], sample: Any = None) -> Mapping[
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A proposal with its schedule, and what that costs at least."""
+    """A proposal with its schedule, and what that costs at least, and with its transfers."""
 
     proposal: Proposal
     schedule: Any
     sample: Any
     work: int
     least: float
+    likely: float
 
 
 def make_plan(
@@ -258,6 +285,7 @@ def make_plan(
     links: Links,
     kinds: Container[str] = KINDS,
     progress: Callable[[str], object] | None = None,
+    limits: Limits | None = None,
 ) -> Plan:
     """Predicts everything of these kinds that is worth it; tells `progress` of each schedule.
 
@@ -266,6 +294,7 @@ def make_plan(
         OptionError: the links are those of other tiers.
     """
     links, told = links.of(tiers.names), progress or (lambda _: None)
+    limits = limits or Limits(WORK, math.inf)
     ready: list[_Ready] = []
     found: list[Candidate] = []
     left_out: list[LeftOut] = []
@@ -277,11 +306,12 @@ def make_plan(
         with _leaving_out(proposal.name, left_out):
             ready.append(_ready(problem, proposal, links))
     work, best = 0, math.inf
-    # Those first that may be the fastest; with much work done, only those.
-    for one in sorted(ready, key=lambda one: one.least):
+    # Those first that are likely to be the fastest; with much work done, only what may be faster
+    # than these, and at last none.
+    for one in sorted(ready, key=lambda one: one.likely):
         name = one.proposal.name
-        if one.least > best and work + one.work > WORK:
-            reason = f"takes at least {time(one.least)}: slower than the best"
+        reason = limits.reason(one.least, best, work + one.work)
+        if reason is not None:
             left_out.append(LeftOut(name, reason))
             continue
         work += one.work
@@ -314,7 +344,19 @@ def _ready(problem: Problem, proposal: Proposal, links: Links) -> _Ready:
     least += counts.saves * problem.save_seconds(links, count)
     least += counts.restores * problem.restore_seconds(links, count)
     work = min(counts.saves + counts.restores + problem.steps, MOST)
-    return _Ready(proposal, schedule, sample, work, least)
+    likely = max(least, _transfer_seconds(problem, proposal, links))
+    return _Ready(proposal, schedule, sample, work, least, likely)
+
+
+def _transfer_seconds(problem: Problem, proposal: Proposal, links: Links) -> float:
+    """How long the slowest link takes to carry what the faster tiers do not hold, and back."""
+    names, rooms = proposal.tiers.names, proposal.tiers.capacity
+    if len(names) == 1 or proposal.kind == "MultiLevel":
+        # The latter is made for what each tier costs.
+        return 0.0
+    over = proposal.need.room(problem) - sum(rooms[name] for name in names[:-1])
+    link = links.links[len(names) - 2]
+    return max(0, over) * (1 / link.flush.bytes_per_second + 1 / link.prefetch.bytes_per_second)
 
 
 def candidate_of(
