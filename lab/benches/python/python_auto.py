@@ -26,8 +26,8 @@ from unspool.schedules import Auto, MultiLevel, Revolve, Schedule, StoreAll, Uni
 from unspool.stats import size as sized
 from unspool.stats import time as timed
 
-#: Seconds that the steps of a program take, without repeats, and the fewest and the most steps.
-LONGEST, FEWEST, MOST = 0.5, 12, 1500
+#: Seconds of a program without repeated steps, from and to, and the fewest and the most steps.
+SECONDS, FEWEST, MOST = (0.1, 0.8), 12, 1500
 
 #: Bytes per second of a copy, for the number of steps of a program.
 COPY = 4e9
@@ -116,8 +116,9 @@ class Program:
         """The next one."""
         state = int(2 ** chance.uniform(20, 26)) // 4096 * 4096
         step = 10 ** chance.uniform(-5, math.log10(0.02))
-        most = min(MOST, int(LONGEST / (2 * step + 2 * state / COPY)), (4 << 30) // state)
-        steps = max(FEWEST, int(2 ** chance.uniform(math.log2(FEWEST), math.log2(max(most, 13)))))
+        seconds = math.exp(chance.uniform(*map(math.log, SECONDS)))
+        steps = int(seconds / (2 * step + 2 * state / COPY))
+        steps = min(max(FEWEST, steps), MOST, (4 << 30) // state)
         kept = max(3, int(steps * 2 ** chance.uniform(-5, 0.3)))
         fast = chance.choice([0, max(2, kept // 4)])
         return cls(state, step, steps, kept, fast, chance.random() < 0.5)

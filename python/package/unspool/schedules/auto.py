@@ -18,13 +18,14 @@ __all__ = ["After", "Auto"]
 class Auto(Schedule):
     """The fastest schedule for the spool that `unspool.adjoint` is given, chosen while it runs.
 
-    The first two to eight steps are timed one at a time, with their states saved. A plan
-    (`unspool.plan`) is then made from these times, the room that the spool has left, the rates of
-    its links, and what its codec made of these states. The run goes on by the best schedule for all
-    steps: no step is taken more often than that schedule says. `AdjointReport.choice` has it.
+    The first two to eight steps are timed one at a time, with their states saved unless that takes
+    much longer than a step. A plan (`unspool.plan`) is then made from these times, the room that
+    the spool has left, the rates of its links, and what its codec made of these states. The run
+    goes on by the best schedule for all steps: no step is taken more often than it says.
+    `AdjointReport.choice` has it.
 
-    Where copies need more room than the first ones, as when a codec stores later states in more
-    bytes, another schedule is chosen for the rest, at most once for each state.
+    Where a copy has no room, as when a codec stores later states in more bytes than the first ones,
+    all copies but that of state 0 are given up, and another schedule is chosen for what is left.
 
     Its actions are not known before the run: it cannot be iterated over.
 
