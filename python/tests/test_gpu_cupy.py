@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
+from unspool.schedules import Auto
 
 from gpu_kernels import slow_fill, warm_up
 from helpers import gpu_library, random_array, same_bits
@@ -320,3 +321,26 @@ def test_given_arrays_are_the_copies_and_go_back_in_stream_order() -> None:
             cupy.full(1 << 20, 0xEE, cupy.uint8)
         for version in reversed(range(40)):
             assert (tiers.load(version, to="cupy") == version).all()
+
+
+@pytest.mark.parametrize("states", [3, 12, 100])
+def test_an_adjoint_that_chooses_its_schedule_reads_the_states_of_the_forward_pass(
+    states: int,
+) -> None:
+    start, seen = cupy.arange(1 << 18, dtype="f4"), []
+
+    def forward(u: Any, first: int, last: int) -> None:
+        for _ in range(first, last):
+            u += 1
+
+    def reverse(u: Any, step: int) -> None:
+        seen.append((u - start - step).any())
+
+    room = states * start.nbytes
+    with unspool.Spool(
+        device_memory=room, host_memory=room, device="cuda", debug=unspool.Debug(check_order=True)
+    ) as opened:
+        report = unspool.adjoint(Auto(60), opened, forward, reverse, start.copy())
+        assert len(opened) == 0
+    assert len(seen) == 60 and not any(map(bool, seen))
+    assert report.forward_steps == report.choice.schedule.counts().advances

@@ -12,6 +12,7 @@ with the package and NumPy installed:
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
 import random
 import statistics
@@ -29,8 +30,8 @@ from unspool.stats import time as timed
 #: Seconds of a program without repeated steps, from and to, and the fewest and the most steps.
 SECONDS, FEWEST, MOST = (0.1, 0.8), 12, 1500
 
-#: Bytes per second of a copy, for the number of steps of a program.
-COPY = 4e9
+#: Bytes per second of a copy on the CPU and on a GPU, for the number of steps of a program.
+COPY = 4e9, 50e9
 
 #: Times that the fastest ones are run in all.
 TIMES = 4
@@ -40,7 +41,7 @@ class Steps:
     """Steps that take about so long, on the CPU or a GPU, and change a few values of the state."""
 
     def __init__(self, seconds: float, count: int, gpu: bool) -> None:
-        self.library: Any = __import__("cupy") if gpu else np
+        self.library: Any = importlib.import_module("cupy") if gpu else np
         self.u = self.library.zeros(count, np.float32)
         self.field = self.library.ones(1 << 20 if gpu else 1 << 9, np.float32)
         self.seen: list[Any] = []
@@ -112,12 +113,12 @@ class Program:
     disk: bool
 
     @classmethod
-    def draw(cls, chance: random.Random) -> Program:
+    def draw(cls, chance: random.Random, gpu: bool) -> Program:
         """The next one."""
         state = int(2 ** chance.uniform(20, 26)) // 4096 * 4096
         step = 10 ** chance.uniform(-5, math.log10(0.02))
         seconds = math.exp(chance.uniform(*map(math.log, SECONDS)))
-        steps = int(seconds / (2 * step + 2 * state / COPY))
+        steps = int(seconds / (2 * step + 2 * state / COPY[gpu]))
         steps = min(max(FEWEST, steps), MOST, (4 << 30) // state)
         kept = max(3, int(steps * 2 ** chance.uniform(-5, 0.3)))
         fast = chance.choice([0, max(2, kept // 4)])
@@ -229,7 +230,7 @@ def main() -> None:
     widths = (10, 8, 6, 14, 8, 8, 8, 7)
     print(*(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True)), "chosen, best")
     while len(found) < options.programs and time.perf_counter() - begun < options.seconds:
-        found.append(regret(Program.draw(chance), options))
+        found.append(regret(Program.draw(chance, options.gpu), options))
     within = [sum(one <= share for one in found) for share in (0.05, 0.15)]
     print(
         f"{len(found)} programs of seed {options.seed}: worst {max(found):+.1%}, median "

@@ -34,7 +34,7 @@ MOST, PART, TIMED = 8, 1 / 50, 2
 
 #: Steps of a run in which another save shows what it takes into memory that was used before. In
 #: shorter ones it is taken to be this share of the first one.
-LONG, USED = 64, 0.5
+LONG, USED = 64, 0.3
 
 #: A save that takes as long as so many steps is dear: the fastest schedule makes few of them.
 DEAR = 2.0

@@ -80,6 +80,8 @@ class Run:
         self.inside = "the driver"
         self.turned = job.at_end is None
         self.forward_steps = self.reversed = self.saves = self.restores = 0
+        # The most copies of a schedule that another one has replaced.
+        self.peak = 0
         # States 0 to `farthest` were computed. An earlier run that this one goes on with had
         # computed those to `known`, and reversed so many steps.
         self.farthest = self.known = self.reversed_before = 0
@@ -290,6 +292,7 @@ class Run:
 
     def keep_first(self) -> None:
         """Gives up all copies but that of state 0, and what was announced."""
+        self.peak = max(self.peak, self.interpreter.counts()["peak"])
         self.spool.forget_hints()
         for step in self.held:
             if step:
@@ -473,7 +476,7 @@ class Run:
             reversed_steps=self.reversed - self.reversed_before,
             saves=self.saves,
             restores=self.restores,
-            peak_copies=counts["peak"],
+            peak_copies=max(self.peak, counts["peak"]),
             seconds=seconds,
             **spent,
         )
