@@ -73,9 +73,11 @@ def test_the_gradient_is_that_of_one_that_stores_everything(
             assert len(spool) == 0 and spool.stats().hints == 0
             counts = report.choice.schedule.counts()
             # `at_end` takes the last step once more.
-            assert report.forward_steps == counts.advances + 1 == taken(problem).total()
-            assert report.saves <= counts.saves + 1 + first_steps.MOST + 1
-            assert report.restores == counts.restores + 1
+            assert report.forward_steps == taken(problem).total()
+            if "codec" not in kind:
+                assert report.forward_steps == counts.advances + 1
+                assert report.saves <= counts.saves + 1 + first_steps.MOST + 1
+                assert report.restores == counts.restores + 1
 
 
 @pytest.mark.parametrize("at_end", [False, True])
@@ -95,8 +97,10 @@ def test_few_steps_are_taken_as_often_as_the_schedule_says(
         with spool_of(kind, tmp_path) as spool:
             report = problem.run(Auto(steps), spool, **more)
             assert same_gradient(problem, expected) and len(spool) == 0
-        counts = report.choice.schedule.counts()
-        assert report.forward_steps == counts.advances + at_end == taken(problem).total()
+        assert report.forward_steps == taken(problem).total()
+        # What a codec makes of tiny states may leave holes, for which there is another choice.
+        if "codec" not in kind:
+            assert report.forward_steps == report.choice.schedule.counts().advances + at_end
 
 
 @settings(max_examples=40, deadline=None)
@@ -121,7 +125,7 @@ def test_any_room_gives_the_same_gradient(
         )
         assert same_gradient(problem, expected) and len(spool) == 0
         assert spool.stats().hints == 0
-    if "no room" not in report.choice.why:
+    if codec is None:
         assert report.forward_steps == report.choice.schedule.counts().advances + 1
 
 
@@ -460,4 +464,4 @@ def test_a_revolve_is_chosen_where_memory_is_all_there_is(seen: choosing.Seen) -
     # With a codec more states fit, and fewer steps are taken again.
     coded, why, _ = choosing.choose(dataclasses.replace(alone, ratio=4.0))
     assert coded.counts().recomputed_steps < found.counts().recomputed_steps / 2
-    assert "stored in 256.00 KiB" in why
+    assert "stored in 284.44 KiB" in why, "counted on for the most part"
