@@ -2,7 +2,7 @@
 
 Programs are random by a seed: states of 1 to 64 MiB, steps of 10 us to 20 ms, memory for some of
 the states, with and without a disk. Each schedule runs once in a spool of its own; the three
-fastest ones, `Auto` and what that has chosen, by hand, then run three times more in turns, and the
+fastest ones, `Auto` and what that has chosen, by hand, then run in turns for some seconds, and the
 shortest time of each counts. With `--gpu` the arrays are those of CuPy, on the first GPU. Run it
 with the package and NumPy installed:
 
@@ -33,8 +33,8 @@ SECONDS, FEWEST, MOST = (0.1, 0.8), 12, 1500
 #: Bytes per second of a copy on the CPU and on a GPU, for the number of steps of a program.
 COPY = 4e9, 50e9
 
-#: Times that the fastest ones are run in all.
-TIMES = 4
+#: Turns of the fastest ones, from and to, and the seconds that those beyond the fewest may take.
+TURNS, PATIENCE = (3, 12), 6.0
 
 
 class Steps:
@@ -189,7 +189,10 @@ def regret(program: Program, options: argparse.Namespace) -> float:
     again = len(hands)
     hands.append(choice.schedule)
     runs[again] = []
-    for _ in range(TIMES - 1):
+    begun = time.perf_counter()
+    for turn in range(TURNS[1]):
+        if turn >= TURNS[0] and time.perf_counter() - begun > PATIENCE:
+            break
         for number in (0, again, *fastest):
             runs[number].append(seconds_of(program, steps, hands[number], options)[0])
     best = min([again, *fastest], key=lambda number: min(runs[number]))
