@@ -197,12 +197,13 @@ def regret(program: Program, options: argparse.Namespace) -> float:
             runs[number].append(seconds_of(program, steps, hands[number], options)[0])
     best = min([again, *fastest], key=lambda number: min(runs[number]))
     mine, same, theirs = (min(runs[number]) for number in (0, again, best))
-    place = f"{program.fast}+" if program.fast else ""
+    fast = program.fast
+    place = f"{fast}+{max(1, program.kept - fast)}" if fast else str(program.kept)
     row = (
         f"{sized(program.state):>10}",
         f"{timed(program.step):>8}",
         f"{program.steps:>6,}",
-        f"{place + str(program.kept):>8}{' +disk' if program.disk else '':6}",
+        f"{place:>8}{' +disk' if program.disk else '':6}",
         f"{timed(theirs):>8}",
         f"{timed(mine):>8}",
         f"{timed(same):>8}",
