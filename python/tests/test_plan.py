@@ -269,6 +269,37 @@ def test_what_can_only_be_slower_is_left_out_when_there_is_much_to_predict(
     assert reasons and all("slower than the best" in reason for reason in reasons)
 
 
+def test_a_plan_may_end_before_it_has_looked_at_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = planned()
+    asked = faked(monkeypatch, lambda schedule: answered(schedule, 1.0))
+    limits = planning.Limits(0, 0)
+    plan = planning.make_plan(whole.problem, whole.tiers, whole.links, limits=limits)
+    assert len(asked) == len(plan.candidates) == 1
+    assert any("was not looked at" in one.reason for one in plan.left_out)
+
+
+def test_what_a_slow_link_has_to_carry_is_looked_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Link("host", "disk", Rate(1e6), Rate(1e6))
+    links = Links("cpu", LINKS.tiers, LINKS.save, LINKS.restore, (LINKS.links[0], slow))
+    asked = faked(monkeypatch, lambda schedule: answered(schedule, 1.0))
+    planned(links=links)
+    order = [schedule for schedule, _ in asked]
+    kept = order.index(schedules.StoreAll(100))
+    assert kept > order.index(schedules.Revolve(100, 40)), "in memory alone"
+
+
+def test_fewer_slots_are_proposed_where_a_copy_takes_long() -> None:
+    def slots(step: float) -> set[int]:
+        problem, tiers = problem_of(100, MIB, step), tiers_of(None, "32MiB", None)
+        found = proposals(problem, tiers, host_links(("host",)), ("Revolve",))
+        return {one.need.states for one in found}
+
+    assert slots(1e-3) == {32}
+    assert slots(1e-5) == {1, 2, 4, 8, 16, 32}
+
+
 def test_the_forecast_is_asked_in_bytes_and_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = faked(monkeypatch, lambda schedule: answered(schedule, 1.0))
     planned(100, "1MiB", reverse_bytes="512KiB", reverse_seconds=2e-3)
