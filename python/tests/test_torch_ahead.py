@@ -148,3 +148,44 @@ def test_a_graph_that_is_dropped_half_way(spool: unspool.Spool, ahead: list[int]
         y = layers(x, 5)
     y.sum().backward()
     assert keep._kept.bytes == 0
+
+
+def test_in_a_known_step_copies_begin_as_soon_as_a_tensor_is_written(spool: unspool.Spool) -> None:
+    x, keep = leaf(1000), offload(budget=40_000, spool=spool, min_bytes=0)
+    away: list[list[int]] = []
+    for _ in range(3):
+        away.append([])
+        with keep:
+            y = x
+            for _ in range(40):
+                y = layers(y, 1)
+                away[-1].append(len(spool))
+        assert len(spool) == 30
+        y.sum().backward()
+    # At first only what has no room goes, and then the first thirty: one is left out while its
+    # operation runs.
+    assert away[0] == [max(0, n - 10) for n in range(1, 41)]
+    assert away[1] == away[2] == [min(n, 30) for n in range(40)]
+
+
+def test_what_is_saved_again_later_is_copied_once(spool: unspool.Spool) -> None:
+    x, keep, sizes = leaf(1000), offload(budget=20_000, spool=spool, min_bytes=0), []
+    for _ in range(3):
+        before = spool.stats().saved_bytes
+        with keep:
+            h = x * 1.5
+            y = layers(h.sin().cos(), 2) * h
+            y = layers(y, 6)
+        y.sum().backward()
+        sizes.append(spool.stats().saved_bytes - before)
+    # Of eleven tensors that are saved five have room; the first one is saved twice.
+    assert sizes == [6 * 4000] * 3
+
+
+def test_parts_of_a_step_that_fit_one_by_one_are_not_moved(spool: unspool.Spool) -> None:
+    x, keep = leaf(1000), offload(budget=60_000, spool=spool, min_bytes=0)
+    for _ in range(3):
+        with keep:
+            for _ in range(4):
+                layers(x, 10).sum().backward()
+    assert spool.stats().saved_bytes == 0

@@ -27,7 +27,7 @@ const ROOMS: &[Room] = &[
     room("restart", &["restart"], 8_345),
     room("adjoint", &["adjoint"], 6_320),
     room("python, native", &["python/src"], 13_575),
-    room("python, package", &["python/package"], 32_000),
+    room("python, package", &["python/package"], 33_400),
     room("c", &["c"], 4_682),
     room("messages", &["packages/messages"], 13_710),
     room("paging", &["packages/paging"], 4_890),

@@ -5,9 +5,11 @@ A storage is here once, however many tensors over it were saved. It is copied as
 and never while the operation that saved it may not have written it yet: some save a tensor that
 they are about to fill. Room is made in the order in which storages were saved, since a backward
 pass needs the oldest last. On a GPU copies are made beside computing, and memory goes back in the
-order of the stream that computes. So, once one had to be made, they begin while an eighth of the
-budget is left, in which what leaves is held until its copy is there. On the way back what will be
-wanted next, as in the step before, begins to come as soon as the rest of the budget has room.
+order of the stream that computes. A step that saves what the step before saved copies the storages
+that will not fit as soon as they are written, and holds them until their room is needed. In the
+first step nobody knows what will come: once a copy had to be made, copies begin while an eighth of
+the budget is left. On the way back what will be wanted next, as in the step before, begins to come
+as soon as the budget has room.
 
 What autograd holds refers to an entry, and this refers to entries only weakly: what a dropped graph
 has saved goes with it. An entry may die in any thread, also in the one that holds the lock: it
@@ -41,7 +43,8 @@ newest_node: Callable[[], int] = torch._C._autograd._get_sequence_nr
 #: Main memory in front of the disk, in a spool of our own for tensors in main memory.
 STAGE = 64 << 20
 
-#: The part of a budget in which tensors of a GPU are held while they leave.
+#: The part of a budget in which tensors of a GPU are held while they leave, in a step that keeps
+#: more than the one before.
 LEAVING = 8
 
 
@@ -77,6 +80,16 @@ class Kept:
         # The bytes of the budget that tensors of a GPU may take while they leave; none before one
         # had to, so that what fits into the budget stays.
         self._leaving = 0
+        # The bytes of all entries, here or moved: now, and at most in this step; and what is
+        # expected of this step from the one before, where copies are made beside computing. They
+        # grow until something is wanted back.
+        self._alive = self._peak = self._expected = 0
+        self._beside, self._growing = False, True
+        # How often this step has saved something; and after how many times each entry, by its
+        # number, was saved last, in this step and in the one before.
+        self._packs = 0
+        self._last: dict[int, int] = {}
+        self._final: dict[int, int] = {}
         # By address, and in the order in which they were saved, or came back.
         self._entries: dict[int, weakref.ref[Entry]] = {}
         self._order: dict[int, weakref.ref[Entry]] = {}
@@ -112,13 +125,19 @@ class Kept:
                 self._live += 1
                 self._entries[key] = weakref.ref(entry)
                 self._keep(entry)
+                self._alive += entry.nbytes
+                self._peak = max(self._peak, self._alive)
+                self._beside = reads_ahead(entry.device)
             entry.node = (thread, node)
             place = entry.see(tensor)
+            self._packs += 1
+            self._last[entry.number] = self._packs
         self._settle()
         return entry, place
 
     def take(self, entry: Entry, place: int) -> torch.Tensor:
         """A tensor that was saved."""
+        self._growing = False
         if self._moved:
             self._sort_moved(entry)
         tensor = entry.at_once(place)
@@ -148,7 +167,15 @@ class Kept:
                 self._wanted, self._moved, self._numbers = [], [], 0
                 self._ahead.clear()
                 self._early.clear()
-        self._lanes.make_room(self._leaving if self._live else 0)
+                if self._packs:
+                    self._learn_sizes()
+        self._lanes.make_room(max(0, self.budget - self.bytes) if self._live else 0)
+
+    def _learn_sizes(self) -> None:
+        self._expected, self._final = self._peak if self._beside else 0, self._last
+        self._peak, self._packs, self._last, self._growing = 0, 0, {}, True
+        if self._expected:
+            self._leaving = 0
 
     def leave(self) -> None:
         """A context ends: everything that this thread has saved is written by now."""
@@ -167,15 +194,25 @@ class Kept:
         """Forgets what is dead, and moves the oldest away until the rest is within the budget."""
         if self._dead:
             self._bury()
-        while self.bytes > self.budget - self._leaving:
+        while self.bytes > self._most():
             entry = self._oldest(needed)
             if entry is None:
                 break
-            if entry.device.type == "cuda":
+            if entry.device.type == "cuda" and self._alive > self._expected:
                 self._leaving = self.budget // LEAVING
             self._move(entry)
             self._lanes.make_room(max(0, self.budget - self.bytes))
         self._lanes.make_room(max(0, self.budget - self.bytes))
+
+    def _most(self) -> int:
+        """The bytes that may be kept now: there is room for what this step will still save."""
+        coming = self._expected - self._alive if self._growing else 0
+        return self.budget - max(self._leaving, coming)
+
+    def _is_final(self, entry: Entry) -> bool:
+        """Whether an entry will not be saved once more, as far as is known: it would be copied
+        twice."""
+        return self.bytes > self.budget or self._final.get(entry.number, 0) <= self._packs
 
     def _move(self, entry: Entry) -> None:
         try:
@@ -196,7 +233,7 @@ class Kept:
                 entry = reference()
                 if entry is None or entry is needed:
                     continue
-                if self._newest.get(entry.node[0]) == entry.node[1]:
+                if self._newest.get(entry.node[0]) == entry.node[1] or not self._is_final(entry):
                     continue
                 if entry.lock.acquire(blocking=False):
                     del self._order[turn]
@@ -219,6 +256,7 @@ class Kept:
                 while self._dead:
                     turn, key, nbytes, version = self._dead.popleft()
                     self._live -= 1
+                    self._alive -= nbytes
                     if self._order.pop(turn, None) is not None:
                         self.bytes -= nbytes
                         found = self._entries.get(key)
@@ -302,7 +340,7 @@ class Kept:
             while self._ahead:
                 entry = self._ahead[0]()
                 if entry is not None and entry.version is not None:
-                    if self.bytes + entry.nbytes > self.budget - self._leaving:
+                    if self.bytes + entry.nbytes > self._most():
                         return None
                     if entry.lock.acquire(blocking=False):
                         self._ahead.popleft()

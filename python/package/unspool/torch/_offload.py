@@ -33,8 +33,9 @@ class offload(saved_tensors_hooks):
     buffers and views of them stay, as do tensors that are smaller than `min_bytes`, sparse ones,
     and those of other classes than `Tensor`. Gradients are those without it, bit for bit.
 
-    One context is used for all steps: it learns from each step in which order tensors come back.
-    Those of a GPU come back beside computing, as many ahead as the budget has room for. It may be
+    One context is used for all steps: it learns from each step in which order tensors come back,
+    and how many bytes are saved in all. Those of a GPU leave as soon as they are written once that
+    is known, and come back beside computing, as many ahead as the budget has room for. It may be
     entered by several threads. What a graph has saved is discarded with the graph.
 
     Arguments:
