@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import random
 
 import pytest
 from unspool.advice import blocks as room
-from unspool.advice.blocks import Block, Forecast, Lane, Way, best, enough, forecast
+from unspool.advice.blocks import Block, Contention, Forecast, Lane, Way, best, enough, forecast
 from unspool.advice.links import Rate
 
 GIB = 1 << 30
@@ -25,7 +26,8 @@ def lane(draw: random.Random, total: int) -> Lane:
     speed = 10 ** draw.uniform(0, 2.5)
     capacity = draw.choice([10**9, total // 2, total])
     back = Rate(max(1.0, speed * draw.uniform(0.7, 1.2)))
-    return Lane(Rate(speed), back, draw.random() < 0.8, capacity)
+    beside, slows = draw.random() < 0.8, draw.choice([0.0, 0.06, 0.5])
+    return Lane(Rate(speed), back, beside, capacity, Contention(slows, slows / 3, slows / 10))
 
 
 def problem(seed: int, *, equal: bool) -> tuple[random.Random, list[Block], Lane | None]:
@@ -36,9 +38,30 @@ def problem(seed: int, *, equal: bool) -> tuple[random.Random, list[Block], Lane
     return draw, blocks, None if draw.random() < 0.1 else lane(draw, total)
 
 
+def least_moved(
+    blocks: list[Block], ways: tuple[Way, ...], budget: int, given: Lane | None
+) -> list[int]:
+    """The bytes that are moved, where of the last block that is moved no more are than have to be:
+    looked for by trying, in a lane without an end."""
+    moved = [each.moved(way) for each, way in zip(blocks, ways, strict=True)]
+    if Way.OFFLOAD in ways and given is not None:
+        last = len(ways) - 1 - ways[::-1].index(Way.OFFLOAD)
+        endless = Lane(given.away, given.back, given.beside)
+
+        def fits(part: int) -> bool:
+            tried = [*moved[:last], part, *moved[last + 1 :]]
+            return forecast(blocks, ways, budget, endless, tried) is not None
+
+        moved[last] = bisect.bisect_left(range(moved[last]), True, key=fits)
+    return moved
+
+
 def brute(blocks: list[Block], budget: int, given: Lane | None) -> Forecast | None:
-    choices = itertools.product(Way, repeat=len(blocks))
-    found = [forecast(blocks, ways, budget, given) for ways in choices]
+    found = []
+    for ways in itertools.product(Way, repeat=len(blocks)):
+        found.append(forecast(blocks, ways, budget, given))
+        parts = least_moved(blocks, ways, budget, given)
+        found.append(forecast(blocks, ways, budget, given, parts))
     return min((one for one in found if one), key=lambda one: one.seconds, default=None)
 
 
@@ -50,24 +73,26 @@ def bytes_at_once(blocks: list[Block], found: Forecast) -> int:
         while sum(leaving) > most:
             leaving.pop(0)
 
-    for each, way, space in zip(blocks, found.ways, found.room, strict=True):
+    for each, way, space, moved in zip(blocks, found.ways, found.room, found.moved, strict=True):
         make_room(space)
         most = max(most, kept + sum(leaving) + each.saved)
         kept += {Way.KEEP: each.saved, Way.RECOMPUTE: each.inputs}.get(way, 0)
         if way.moves:
-            leaving.append({Way.OFFLOAD: each.saved, Way.RECALL: each.inputs}[way])
-    away = {p for p, way in enumerate(found.ways) if blocks[p].moved(way)}
+            leaving.append(moved)
+            kept += each.saved - moved if way is Way.OFFLOAD else 0
+    away = {p for p, moved in enumerate(found.moved) if moved}
     for place in reversed(range(len(blocks))):
         make_room(found.room_back[place])
         for other in found.fetch[place]:
             away.remove(other)
-            fetched += blocks[other].moved(found.ways[other])
-        each, way = blocks[place], found.ways[place]
+            fetched += found.moved[other]
+        each, way, moved = blocks[place], found.ways[place], found.moved[place]
         assert place not in away
         more = each.saved - each.inputs if way.repeats else 0
         most = max(most, kept + fetched + sum(leaving) + more)
-        fetched -= each.moved(way)
+        fetched -= moved
         kept -= {Way.KEEP: each.saved, Way.RECOMPUTE: each.inputs}.get(way, 0)
+        kept -= each.saved - moved if way is Way.OFFLOAD else 0
     assert kept == fetched == 0 and not away
     return most
 
@@ -84,6 +109,11 @@ def test_no_more_bytes_than_the_budget_are_there_at_once(seed: int) -> None:
         found = forecast(blocks, ways, budget, given)
         if found is not None:
             assert bytes_at_once(blocks, found) == found.peak_bytes <= budget
+            part = forecast(
+                blocks, ways, budget, given, least_moved(blocks, tuple(ways), budget, given)
+            )
+            assert part is not None
+            assert bytes_at_once(blocks, part) == part.peak_bytes <= budget
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -160,6 +190,36 @@ def test_bytes_are_moved_beside_computing_or_instead_of_it() -> None:
     ]:
         found = forecast([layer] * 4, ways, 400, Lane(Rate(speed), Rate(speed), beside))
         assert found is not None and found.seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("slows", "more"),
+    [
+        # The copies take two seconds away and two back, of three and six.
+        (Contention(away=0.5), 0.5 * 2.0),
+        (Contention(back=0.5), 0.5 * 2.0),
+        (Contention(late=0.5), 0.0),
+    ],
+)
+def test_computing_is_slower_beside_copies(slows: Contention, more: float) -> None:
+    layer, link = Block(100, 10, 1.0, 1.0, 2.0), Rate(100.0)
+    ways = [Way.OFFLOAD, Way.OFFLOAD, Way.KEEP]
+    alone, beside = (
+        forecast([layer] * 3, ways, 300, Lane(link, link, True, contention=each))
+        for each in (Contention(), slows)
+    )
+    assert alone is not None and beside is not None
+    assert beside.seconds == pytest.approx(alone.seconds + more)
+
+
+def test_copies_that_outlast_the_forward_pass_slow_the_backward_pass_down() -> None:
+    layer, link = Block(100, 10, 1.0, 1.0, 2.0), Rate(40.0)
+    slows, ways = Contention(away=0.5, late=0.25), [Way.OFFLOAD, Way.OFFLOAD, Way.KEEP]
+    found = forecast([layer] * 3, ways, 300, Lane(link, link, True, contention=slows))
+    alone = forecast([layer] * 3, ways, 300, Lane(link, link, True))
+    assert found is not None and alone is not None
+    # They take five seconds, of which three are hidden by the forward pass.
+    assert found.seconds - alone.seconds == pytest.approx(0.5 * 3 + 0.25 * 2)
 
 
 def test_what_a_lane_cannot_hold_is_not_moved() -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import unspool
 from unspool.advice import Links, NoPlanError, Rate
+from unspool.advice import blocks as advice
 from unspool.cli import size_in_bytes
 from unspool.errors import OptionError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 
 from torch.utils.checkpoint import checkpoint  # noqa: E402
-from unspool.torch import _moving, budget, scan  # noqa: E402
+from unspool.torch import _moving, _states, budget, scan  # noqa: E402
 
 #: Links by which moving costs nothing, and so much that it is the last resort.
 FAST, SLOW = (Links("cpu", ("host",), Rate(rate), Rate(rate)) for rate in (1e15, 1e2))
@@ -125,6 +126,63 @@ def test_a_spool_that_is_given_is_not_warned_of(spool: unspool.Spool) -> None:
     net = stack()
     with budget(net, 128 << 10, links=FAST, spool=spool) as blocks:
         train_until_moved(net, blocks)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five blocks that take 1 s forwards, 2 s to be computed again and 3 s backwards."""
+    one = advice.Block(100_000, 10_000, 1.0, 2.0, 3.0)
+    monkeypatch.setattr(_states, "blocks_of", lambda seen: [one] * len(seen.calls))
+
+
+def test_the_report_says_why_and_what_other_budgets_take(
+    measured: None, spool: unspool.Spool
+) -> None:
+    net = stack()
+    # Two are kept beside the inputs of three; of half of it, one; and of twice as much, all.
+    with budget(net, 280_000, spool=spool, links=SLOW) as blocks:
+        assert blocks.report.why == "" and blocks.report.others == {}
+        train(net)
+        report = blocks.report
+    assert report.why == "Computing 3 blocks again adds 6 s to a step."
+    assert report.expected_seconds - report.kept_seconds == pytest.approx(6.0)
+    others = {each: found - report.expected_seconds for each, found in report.others.items()}
+    assert others == pytest.approx({140_000: 2.0, 560_000: -6.0})
+    text = str(report)
+    assert report.why in text and "within 136.72 KiB" in text and "within 546.88 KiB" in text
+    assert report.to_dict()["others"] == report.others
+
+
+def test_half_a_budget_may_be_too_little(measured: None, spool: unspool.Spool) -> None:
+    net = stack()
+    with budget(net, 150_000, spool=spool, links=SLOW) as blocks:
+        train(net)
+    assert blocks.report.others[75_000] is None
+    assert re.search(r"within 73.24 KiB +too little", str(blocks.report))
+
+
+def test_the_report_says_what_moving_costs(measured: None, spool: unspool.Spool) -> None:
+    net = stack()
+    links = Links("cpu", ("host",), Rate(440_000), Rate(440_000))
+    with budget(net, 280_000, spool=spool, links=links) as blocks:
+        train(net)
+        # Of the third block 80,000 bytes are kept.
+        assert blocks.report.why == "Moving 214.84 KiB away and back adds 1 s."
+        moved = blocks.report
+        blocks._stack.latest._fall_back()
+        again = blocks.report
+    assert moved.others[140_000] - moved.expected_seconds == pytest.approx(140_000 / 220_000)
+    # What is no longer moved would not be with another budget.
+    assert again.why == "Computing 3 blocks again adds 6 s to a step."
+    assert again.others[140_000] - again.expected_seconds == pytest.approx(2.0)
+
+
+def test_where_everything_fits_no_other_budget_is_named(spool: unspool.Spool) -> None:
+    net = stack()
+    with budget(net, "1MiB", spool=spool) as blocks:
+        train(net)
+    assert blocks.report.why == "Everything fits." and blocks.report.others == {}
+    assert "within" not in str(blocks.report).partition("\n")[2]
 
 
 class Lazy(torch.nn.Module):

@@ -12,7 +12,7 @@ from unspool._history import at_death, close_quietly, discard_quietly
 
 from ._changed import Held
 from ._entry import Entry, movable
-from ._kept import own_spool, unpack
+from ._kept import newest_node, own_spool, reads_ahead, unpack
 from ._lanes import Lanes
 
 __all__ = ["Carrier", "Moving"]
@@ -79,39 +79,69 @@ class Carrier:
 
 
 class Moving(saved_tensors_hooks):
-    """A context at whose end all that autograd has saved in it goes into a spool, each storage
-    once.
+    """A context in which what autograd saves goes into a spool, each storage once, the oldest first
+    until these are enough bytes.
+
+    It goes at the end, as an operation may save what it has still to write. Where copies are made
+    beside computing and the same was saved before, it goes as soon as it is written.
 
     Attributes:
-        moved: what went, in the order in which it was saved.
+        moved: what was saved, in that order; some of the last ones may have stayed.
+        last: by their places there, how often something had been saved when each was saved last.
     """
 
-    def __init__(self, carrier: Carrier, stay: frozenset[int]) -> None:
-        self._carrier, self._stay = carrier, stay
+    def __init__(
+        self,
+        carrier: Carrier,
+        stay: frozenset[int],
+        enough: int,
+        last: Sequence[int] = (),
+    ) -> None:
+        self._carrier, self._stay, self._left, self._known = carrier, stay, enough, last
         self._entries: dict[int, weakref.ref[Entry]] = {}
         self.moved: list[weakref.ref[Entry]] = []
+        self.last: list[int] = []
+        self._packs = self._sent = 0
         super().__init__(self._pack, unpack)
 
     def _pack(self, tensor: torch.Tensor) -> Any:
         storage = movable(tensor, self._stay, LEAST)
         if storage is None:
             return Held(tensor)
-        found = self._entries.get(storage._cdata)
+        node, found = newest_node(), self._entries.get(storage._cdata)
         entry = None if found is None else found()
         if entry is None:
-            entry = Entry(self._carrier, storage, 0)
+            entry = Entry(self._carrier, storage, len(self.moved))
             self._entries[storage._cdata] = weakref.ref(entry)
             self.moved.append(weakref.ref(entry))
-        return entry, entry.see(tensor)
+            self.last.append(0)
+        entry.node, place = (0, node), entry.see(tensor)
+        self._packs += 1
+        self.last[entry.number] = self._packs
+        if self._known and reads_ahead(entry.device):
+            self._send(node)
+        return entry, place
+
+    def _send(self, node: int | None) -> None:
+        """Moves the next ones: without a node all, and otherwise those that are written by now, and
+        that will not be saved once more."""
+        while self._left > 0 and self._sent < len(self.moved):
+            entry = self.moved[self._sent]()
+            if entry is not None:
+                if node is not None and not self._is_complete(entry, node):
+                    return
+                self._left -= entry.nbytes
+                self._entries.pop(entry.key, None)
+                with entry.lock:
+                    entry.move(self._carrier.spool(entry.device), None, self._carrier.lanes)
+            self._sent += 1
+
+    def _is_complete(self, entry: Entry, node: int) -> bool:
+        known = entry.number < len(self._known)
+        return known and entry.node[1] != node and self._known[entry.number] <= self._packs
 
     def __exit__(self, *raised: Any) -> None:
         super().__exit__(*raised)
+        if raised[0] is None:
+            self._send(None)
         self._entries.clear()
-        if raised[0] is not None:
-            return
-        for reference in self.moved:
-            # Not before the end: an operation may save what it has still to write.
-            entry = reference()
-            if entry is not None:
-                with entry.lock:
-                    entry.move(self._carrier.spool(entry.device), None, self._carrier.lanes)

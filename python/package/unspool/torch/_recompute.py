@@ -49,6 +49,7 @@ class Frame:
         keeps: whether tensors that are saved from now on stay, as they would be other ones when
             they are computed again.
         watch: what learns of it, as long as it runs.
+        around: makes a context in which it is computed again.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Frame:
         self.watch: Watch | None = watch
         self.expected: Sequence[Any] | None = None
         self.holds, self.taken, self.keeps = True, False, False
+        self.around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
         self._saved: list[weakref.ref[_Place]] = []
         self._kinds: list[Any] = []
         self._live: list[weakref.ref[_Place]] = []
@@ -129,7 +131,8 @@ class Frame:
         self._filled, self._wanted = 0, -1 if comparing else alive[-1] + 1
         results: Sequence[Any] = ()
         try:
-            results = self.moment.again(self.what, self._run)
+            with self.around():
+                results = self.moment.again(self.what, self._run)
         except Stopped:
             failed, self._failed = self._failed, None
             if failed is not None:
@@ -232,9 +235,10 @@ def recomputed(
     args: Sequence[Any],
     kwargs: Any,
     hooks: saved_tensors_hooks | None = None,
+    around: Callable[[], contextlib.AbstractContextManager[Any]] | None = None,
 ) -> Any:
-    """Calls a function of which only the arguments are saved, and that is computed again; with
-    `hooks`, tensors among the arguments go through those."""
+    """Calls a function of which only the arguments are saved, and that is computed again, within
+    `around`; with `hooks`, tensors among the arguments go through those."""
     leaves, tree = flatten((tuple(args), dict(kwargs)))
     places = [n for n, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
     with contextlib.nullcontext() if hooks is None else hooks:
@@ -250,6 +254,7 @@ def recomputed(
 
     moment = watch.moment(leaves)
     frame = Frame(what, kind, watch, moment, again)
+    frame.around = around or frame.around
     with frame.saving():
         out = run(*args, **kwargs)
     if first_time(kind):

@@ -8,11 +8,13 @@ state, one of those in `_states`, which says how each call is made.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -23,7 +25,7 @@ from ._clock import Clock
 from ._entry import Entry
 from ._found import Wrapped
 from ._inputs import within_checkpoint
-from ._moving import Carrier, Moving
+from ._moving import Carrier
 from ._recompute import recomputed
 from ._segments import Measure
 from ._spools import place_of
@@ -139,7 +141,7 @@ class Pass:
         if call.way is Way.RECOMPUTE:
             return self._again(call, args, kwargs)
         if call.way.moves:
-            moving = Moving(self.carrier, self._staying(call, leaves))
+            moving = self.state.moving(place, self.carrier, self._staying(call, leaves))
             self._moved[place] = moving.moved
             if call.way is Way.RECALL:
                 return self._again(call, args, kwargs, moving)
@@ -155,7 +157,17 @@ class Pass:
             wrapped.watch = Watch([wrapped.block])
         what = f"budget: a block {type(wrapped.block).__name__}"
         kind = (kind_of(wrapped.block), call.key)
-        return recomputed(what, kind, wrapped.watch, wrapped.original, args, kwargs, hooks)
+        timed = functools.partial(self._timed, call) if self.state.measures else None
+        return recomputed(what, kind, wrapped.watch, wrapped.original, args, kwargs, hooks, timed)
+
+    @contextlib.contextmanager
+    def _timed(self, call: Call) -> Iterator[None]:
+        """A context in which a call is computed again."""
+        begin = self.clock.mark()
+        try:
+            yield
+        finally:
+            call.repeated = begin, self.clock.mark()
 
     def _counted(self, call: Call, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         measure = Measure()

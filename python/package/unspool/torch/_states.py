@@ -21,6 +21,7 @@ from unspool.stats import size
 
 from ._clock import Clock
 from ._found import Wrapped
+from ._moving import Carrier, Moving
 
 __all__ = ["Aside", "Call", "Chooser", "Planned", "Seen", "Sizing", "State", "Timing", "kind_of"]
 
@@ -38,6 +39,8 @@ class Call:
             measured.
         saved, inputs: bytes, as in `unspool.advice.blocks.Block`; None where they were not counted.
         begin, end: moments of the forward pass.
+        repeated: the moments at which it was begun to be computed again, and was, if that was
+            measured.
     """
 
     def __init__(self, wrapped: Wrapped, signature: Any) -> None:
@@ -48,6 +51,7 @@ class Call:
         self.inputs = 0
         self.begin: Any = None
         self.end: Any = None
+        self.repeated: tuple[Any, Any] | None = None
 
 
 def kind_of(block: torch.nn.Module) -> Any:
@@ -89,6 +93,11 @@ class Seen:
         """The seconds of the forward pass of a call."""
         return self.clock.seconds(self.calls[place].begin, self.calls[place].end)
 
+    def again(self, place: int) -> float:
+        """The seconds of computing a call again, within its backward pass."""
+        repeated = self.calls[place].repeated
+        return 0.0 if repeated is None else self.clock.seconds(*repeated)
+
     def backward(self) -> dict[int, float]:
         """The seconds of the backward passes, by call."""
         marks = [*self._reached.values(), self.end]
@@ -118,15 +127,21 @@ class Chooser:
 
     def lane(self, calls: Sequence[Call]) -> Lane | None:
         """How bytes are moved; None where the calls are on several devices."""
+        device = self._device(calls)
+        if device is not None and device not in self._lanes:
+            self._lanes[device] = self._lane(device)
+        return self.known_lane(calls)
+
+    def known_lane(self, calls: Sequence[Call]) -> Lane | None:
+        """The same, if it was asked for before."""
+        device = self._device(calls)
+        return None if device is None else self._lanes.get(device)
+
+    def _device(self, calls: Sequence[Call]) -> torch.device | None:
         devices = {part[2] for call in calls for part in call.key[1][0]}
         # Beside tensors of a GPU, those of main memory are numbers and the like.
         devices = {each for each in devices if each.type != "cpu"} or devices
-        if len(devices) != 1:
-            return None
-        (device,) = devices
-        if device not in self._lanes:
-            self._lanes[device] = self._lane(device)
-        return self._lanes[device]
+        return next(iter(devices)) if len(devices) == 1 else None
 
 
 class State:
@@ -146,6 +161,10 @@ class State:
 
     def way(self, place: int, call: Call) -> Way:
         """How a call is made."""
+        raise NotImplementedError
+
+    def moving(self, place: int, carrier: Carrier, stay: frozenset[int]) -> Moving:
+        """A context in which what a call saves is moved, but for storages at some addresses."""
         raise NotImplementedError
 
     def room(self, place: int) -> int | None:
@@ -224,8 +243,7 @@ class Timing(Sizing):
             forecast = best(blocks, self.chooser.budget, lane)
             if forecast is None:
                 raise NoPlanError(_nothing(self.chooser.budget, blocks, lane))
-            pairs = zip(blocks, forecast.ways, strict=True)
-            self.chooser.moves(lane, sum(block.moved(way) for block, way in pairs))
+            self.chooser.moves(lane, sum(forecast.moved))
         computing = sum(block.forward + block.backward for block in blocks)
         repeated = sum(
             block.again for block, call in zip(blocks, seen.calls, strict=True) if call.way.repeats
@@ -247,15 +265,12 @@ def _block(seen: Seen, places: Sequence[int]) -> Block:
     backward = seen.backward()
     calls = [seen.calls[place] for place in places]
     forward = statistics.median(seen.forward(place) for place in places)
-    repeated = [place for place in places if seen.calls[place].way.repeats and place in backward]
-    kept = [backward[place] for place in places if not seen.calls[place].way.repeats]
-    once = statistics.median(kept) if kept else 0.0
-    again = forward
-    if repeated:
-        again = max(0.0, statistics.median(backward[place] for place in repeated) - once)
+    repeated = [seen.again(place) for place in places if seen.calls[place].repeated is not None]
+    again = statistics.median(repeated) if repeated else forward
+    once = [max(0.0, backward[place] - seen.again(place)) for place in places if place in backward]
     inputs = max(call.inputs for call in calls)
     saved = max(call.saved or 0 for call in calls)
-    return Block(max(saved, inputs), inputs, forward, again, once)
+    return Block(max(saved, inputs), inputs, forward, again, statistics.median(once or [0.0]))
 
 
 def _nothing(budget: int, blocks: Sequence[Block], lane: Lane | None) -> str:
@@ -281,7 +296,7 @@ class Planned(State):
         blocks: what they were measured to take; None where all fits anyhow.
         beside: seconds of a step between the blocks.
         seen: the last pass.
-        fell_back: whether blocks are no longer moved, as that took longer than expected.
+        allowed: the ways among which it was chosen.
     """
 
     def __init__(
@@ -296,7 +311,10 @@ class Planned(State):
         self.chooser, self.calls, self.forecast, self.shared = chooser, calls, forecast, shared
         self.blocks, self.beside = blocks, beside
         self.seen: Seen | None = None
-        self.fell_back = False
+        self.allowed: Sequence[Way] = tuple(Way)
+        self._others: dict[Any, float | None] = {}
+        # By call, what the last context that moved something has learned.
+        self._last: dict[int, Sequence[int]] = {}
         self._judged: Seen | None = None
         self._slow = 0
         self._strayed = False
@@ -306,10 +324,32 @@ class Planned(State):
         """The seconds that a step is expected to take in the blocks and between them."""
         return None if self.blocks is None else self.forecast.seconds + self.beside
 
+    @property
+    def fell_back(self) -> bool:
+        """Whether blocks are no longer moved, as that took longer than expected."""
+        return Way.OFFLOAD not in self.allowed
+
+    def within(self, budget: int) -> float | None:
+        """The seconds that a step would be expected to take within another budget; None where
+        nothing fits."""
+        assert self.blocks is not None
+        key = budget, self.allowed
+        if key not in self._others:
+            lane = self.chooser.known_lane(self.calls)
+            found = best(self.blocks, budget, lane, self.allowed)
+            self._others[key] = None if found is None else found.seconds + self.beside
+        return self._others[key]
+
     def way(self, place: int, call: Call) -> Way:
         if place >= len(self.calls) or self.calls[place].key != call.key:
             self._strayed = True
         return Way.RECOMPUTE if self._strayed else self.forecast.ways[place]
+
+    def moving(self, place: int, carrier: Carrier, stay: frozenset[int]) -> Moving:
+        made = Moving(carrier, stay, self.forecast.moved[place], self._last.get(place, ()))
+        # What is learned of it by its end is for the next pass.
+        self._last[place] = made.last
+        return made
 
     def room(self, place: int) -> int | None:
         return _at(self.forecast.room, place, 0)
@@ -345,7 +385,7 @@ class Planned(State):
         for ways in ((Way.KEEP, Way.RECOMPUTE), (Way.KEEP, Way.RECOMPUTE, Way.RECALL)):
             found = best(self.blocks, budget, lane, ways)
             if found is not None:
-                self.forecast, self.fell_back, self._slow = found, True, 0
+                self.forecast, self.allowed, self._slow = found, ways, 0
                 return
 
 
