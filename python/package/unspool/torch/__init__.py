@@ -10,8 +10,9 @@
 """
 
 # The files of this room. A file imports from its own line or a later one:
-#   _scan, _adjoint, _offload, _budget: the functions; _passes: of adjoint; _checked: `check=`
-#   _stack, _states, _moving, _found, _clock: of budget, whose decisions are in `_plan/blocks.py`
+#   _scan, _adjoint, _offload, _budget: the functions; _passes: of adjoint; _checked: `check=`;
+#   _told: `report=` of scan
+#   _stack, _states, _moving, _found, _clock: of budget, whose decisions are in `advice/blocks.py`
 #   _kept, _entry, _lanes: of offload; _segments: how long those of scan are, pure
 #   _recompute, _again, _reached, _places, _generators, _hooks: recomputation; _inputs: checkpoints
 #   _spools, _layout, _trees, _surroundings, _changed, _eager, _graph: what the others share

@@ -27,15 +27,13 @@ from ._earlier import mark_of
 from ._inputs import see_all_inputs
 from ._layout import bytes_of_tensor, can_be_saved
 from ._recompute import Frame
-from ._segments import ALIGNMENT, OVERHEAD, Measure, Segments, segments
+from ._segments import ALIGNMENT, OVERHEAD, PROBED, Measure, Segments, Sizes
 from ._spools import Snapshot, budget_bytes, open_spool, place_of, spool_of
 from ._surroundings import transformed
+from ._told import ScanReport, Teller
 from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
 
 __all__ = ["scan"]
-
-#: Steps that run as they are, so that what the second one saves can be counted.
-PROBED = 2
 
 
 @uncompiled
@@ -52,6 +50,7 @@ def scan(
     until: Callable[[Any], Any] | None = None,
     check: int = 0,
     fidelity: Told | None = None,
+    report: Callable[[ScanReport], Any] | None = None,
 ) -> tuple[Any, Any]:
     """A loop of `step` over `xs`, differentiable within a budget of memory.
 
@@ -93,6 +92,9 @@ def scan(
         fidelity: is called with what `check` has found, an `unspool.types.Fidelity`. Its arrays are
             called `init[0]`, `xs[0]` and so on by the leaves of the argument, and `params[0]` and
             so on what `step` reads besides, in no particular order.
+        report: is called once, when the loop has run, with how it was cut, an object to be printed.
+            `report=print` shows it, with what half and twice the budget would change, and on a CPU
+            what the resident memory of the process grew by.
 
     Returns:
         The last carry, and the outputs stacked; None as outputs where no step has one.
@@ -117,6 +119,7 @@ def scan(
             "scan(check=...): the states to be checked are spread over the loop, and with `until` "
             "nobody knows how long it is: give `length` alone."
         )
+    tell = Teller(report)
     rows = Rows("scan", xs, length, endless=until is not None)
     see_all_inputs()
     loop = _Loop(step, rows, until)
@@ -124,40 +127,57 @@ def scan(
     if not torch.is_grad_enabled() or transformed():
         return loop.result(loop.run(init, loop.rest()))
     carry = init if segment != "auto" else loop.probe(init)
-    if loop.ended:
-        return loop.result(carry)
     leaves = [leaf for leaf in flatten(carry)[0] if can_be_saved(leaf)]
-    cut = _cut(loop, leaves, budget, segment, given, 2 if checks else 1)
+    place = place_of(leaves)
+    cut = _cut(loop, leaves, budget, segment, given, 2 if checks else 1, tell)
+    if loop.ended:
+        return tell(loop.result(carry), place)
     restored = 0 if cut is None else -(-loop.left() // cut.segment) - 1
     if checks and not restored and fidelity is not None:
         fidelity(Fidelity((), 0, {}))
     if cut is None:
-        return loop.result(loop.run(carry, loop.rest()))
+        return tell(loop.result(loop.run(carry, loop.rest())), place)
     if not checks or not restored:
-        return loop.result(_segmented(loop, carry, _Keeper(given, cut, leaves, codec), None))
+        keeper = _Keeper(given, cut, leaves, codec)
+        return tell(loop.result(_segmented(loop, carry, keeper, None)), place)
     keeper = _Keeper(given, cut, leaves, codec, min(checks, restored) + 1)
     watch = Check(step, init, rows, restored, checks, fidelity)
-    return watch.results(_segmented(loop, carry, keeper, watch), loop.outputs)
+    return tell(watch.results(_segmented(loop, carry, keeper, watch), loop.outputs), place)
 
 
 def _cut(
-    loop: _Loop, leaves: list[torch.Tensor], budget: Any, segment: Any, given: Any, alive: int
+    loop: _Loop,
+    leaves: list[torch.Tensor],
+    budget: Any,
+    segment: Any,
+    given: Any,
+    alive: int,
+    tell: Teller,
 ) -> Segments | None:
     """How the steps that are left are cut; the saved tensors of so many segments are alive at
     once."""
-    place, state = place_of(leaves), _bytes(leaves)
-    left = None if loop.until is not None else loop.left()
+    place = place_of(leaves)
+    left = 0 if loop.ended else None if loop.until is not None else loop.left()
     # A spool of our own needs to know how large it may be.
     host = free_host() if given is None else 0
+    largest = max(map(bytes_of_tensor, leaves), default=0)
+    shared = given is None and place.type == "cpu"
+    sizes = Sizes(left, loop.saved, _bytes(leaves), largest, host, shared, alive)
     if segment == "auto":
-        # What the probed steps have saved stays until they are gone back through.
-        limit = max(0, budget_bytes("scan", budget, place) - PROBED * loop.saved) // alive
-        shared = given is None and place.type == "cpu"
-        return segments(left, loop.saved, state, limit, host, shared=shared)
-    if left is None:
-        return Segments(segment, host, disk=True)
-    needed = -(-left // segment) * (state + OVERHEAD)
-    return Segments(segment, min(needed, host), disk=needed > host)
+        limit = budget_bytes("scan", budget, place)
+        cut = sizes.cut(limit)
+    else:
+        limit, cut = None, _as_given(segment, sizes)
+    tell.chosen = limit, sizes, cut
+    return cut
+
+
+def _as_given(segment: int, of: Sizes) -> Segments:
+    """Segments of so many steps."""
+    if of.steps is None:
+        return Segments(segment, of.host, disk=True)
+    needed = -(-of.steps // segment) * (of.state + OVERHEAD)
+    return Segments(segment, min(needed, of.host), disk=needed > of.host)
 
 
 def _bytes(leaves: list[torch.Tensor]) -> int:

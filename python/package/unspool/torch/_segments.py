@@ -11,7 +11,10 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from ._changed import Held
 
-__all__ = ["ALIGNMENT", "OVERHEAD", "Measure", "Segments", "segments"]
+__all__ = ["ALIGNMENT", "OVERHEAD", "PROBED", "Measure", "Segments", "Sizes", "segments"]
+
+#: Steps that run as they are, so that what the second one saves can be counted.
+PROBED = 2
 
 #: What a checkpoint takes in a tier beyond its tensors: alignment, and a head on disk.
 OVERHEAD = 8192
@@ -33,6 +36,50 @@ class Segments:
     segment: int
     host: int
     disk: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a loop takes.
+
+    Attributes:
+        steps: that are left after those that were measured, or None where that is not known.
+        saved: bytes that one step saves for its gradient; 0 where they were not counted.
+        state: bytes of the carry.
+        largest: bytes of its largest tensor.
+        host: bytes of main memory that a spool may take.
+        shared: whether the budget is of that main memory too, so that the states count.
+        alive: segments whose saved tensors are there at once.
+    """
+
+    steps: int | None
+    saved: int
+    state: int
+    largest: int
+    host: int
+    shared: bool
+    alive: int = 1
+
+    def cut(self, budget: int) -> Segments | None:
+        """How the loop is cut within a budget; None where everything is kept."""
+        # What the measured steps have saved stays until they are gone back through.
+        limit = max(0, budget - PROBED * self.saved) // self.alive
+        return segments(self.steps, self.saved, self.state, limit, self.host, shared=self.shared)
+
+    def bytes(self, cut: Segments | None) -> int | None:
+        """The most at once of what the budget is for; None where that is not known."""
+        if self.steps is None or not self.saved:
+            return None
+        if cut is None:
+            return (PROBED + self.steps) * self.saved
+        states = cut.host if self.shared else 0
+        return (PROBED + self.alive * cut.segment) * self.saved + states
+
+    def recomputed(self, cut: Segments | None) -> int | None:
+        """The steps that are computed once more: those of all segments but the last one."""
+        if cut is None:
+            return 0
+        return None if self.steps is None else max(0, self.steps - 1) // cut.segment * cut.segment
 
 
 def segments(
