@@ -5,7 +5,10 @@ layer, of `save_on_cpu(pin_memory=True)`, of `unspool.torch.offload`, and of `un
 with what it expected and chose. On a GPU, the layers are those of a language model in bfloat16, and
 the batch is such that 16 of them save about 24 GiB; on a CPU they are small, and budgets are the
 same parts of what they save. Gradients are compared with those of all kept, bit for bit, in a step
-of PyTorch's deterministic mode. Run it with the package and PyTorch installed:
+of PyTorch's deterministic mode. A second table has ratios: of `budget` to all kept, of what it
+expected to what came, and of its peak to the budget with what all kept takes besides; and of
+`offload` to the larger of all kept and its bytes over the link, away and back. Run it with the
+package and PyTorch installed:
 
     python lab/benches/python/python_torch_budget.py [--layers 16] [--steps 5] [--json budget.json]
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import os
 import statistics
@@ -37,6 +41,10 @@ PARTS = (24, 20, 16, 12, 8, 4)
 
 #: Steps before those that are timed: `budget` measures two of them.
 WARM = 4
+
+
+#: Seconds of a step, and GiB at most; None where there was no room.
+Run = tuple[float, float] | None
 
 
 class Layer(torch.nn.Module):
@@ -96,6 +104,7 @@ class Bench:
         self.total = self.saved(self.x)
         self.expected: list[torch.Tensor] | None = None
         self.points: list[dict[str, Any]] = []
+        self.rates = link() if gpu else None
 
     def batch(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """Random sequences."""
@@ -126,8 +135,8 @@ class Bench:
 
     def run(
         self, name: str, limit: int | None, make: Callable[[], AbstractContextManager[Any]]
-    ) -> str:
-        """Milliseconds of a step, and on a GPU the most bytes that were allocated."""
+    ) -> Run:
+        """Seconds of a step, and on a GPU the most bytes that were allocated."""
         gc.collect()
         context = make()
         if self.device.type == "cuda":
@@ -135,17 +144,15 @@ class Bench:
         try:
             times = [self.timed(context) for _ in range(WARM + self.steps)][WARM:]
         except torch.OutOfMemoryError:
-            return "no room"
-        seconds, found = statistics.median(times), f"{statistics.median(times) * 1e3:.1f}"
-        most = 0.0
+            return None
+        seconds, most = statistics.median(times), 0.0
         if self.device.type == "cuda":
             most = torch.cuda.max_memory_allocated() / 2**30
-            found += f" ({most:.1f})"
         label = "" if limit is None else size(limit)
         point = {"panel": f"PyTorch {torch.__version__}", "method": name, "label": label}
         self.points.append({**point, "seconds": seconds, "gib": most})
         self.compare(context)
-        return found
+        return seconds, most
 
     def timed(self, context: AbstractContextManager[Any]) -> float:
         """Seconds of a step."""
@@ -168,10 +175,68 @@ class Bench:
         torch.use_deterministic_algorithms(False)
         found = [each.grad for each in self.net.parameters()]
         if self.expected is None:
-            self.expected = [each.to("cpu", copy=True) for each in found]
+            pinned = self.device.type == "cuda"
+            self.expected = [
+                torch.empty_like(each, device="cpu", pin_memory=pinned) for each in found
+            ]
+            for one, other in zip(found, self.expected, strict=True):
+                other.copy_(one)
         pairs = zip(found, self.expected, strict=True)
-        if not all(torch.equal(one.cpu(), other) for one, other in pairs):
+        if not all(torch.equal(one, other.to(self.device)) for one, other in pairs):
             raise SystemExit("gradients differ from those of all kept")
+
+    def bound(self, limit: int, kept: float) -> float:
+        """The least seconds of a step whose tensors beyond a budget go away and come back."""
+        if self.rates is None:
+            return kept
+        return max(kept, sum(max(0, self.total - limit) / rate for rate in self.rates))
+
+
+def link() -> tuple[float, float]:
+    """Bytes per second of copies from the GPU into pinned memory, and back."""
+    here = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+    there = torch.empty(1 << 28, dtype=torch.uint8, pin_memory=True)
+
+    def rate(one: torch.Tensor, other: torch.Tensor) -> float:
+        one.copy_(other)
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(8):
+            one.copy_(other, non_blocking=True)
+        torch.cuda.synchronize()
+        return 8 * one.nbytes / (time.perf_counter() - begin)
+
+    return rate(there, here), rate(here, there)
+
+
+def text(run: Run) -> str:
+    """Milliseconds of a step, and the most memory, as in the first table."""
+    if run is None:
+        return "no room"
+    seconds, most = run
+    return f"{seconds * 1e3:.1f}" + (f" ({most:.1f})" if most else "")
+
+
+def ratios(bench: Bench, kept: Run, rows: list[tuple[int, Run, Run, Any]]) -> None:
+    """Prints the second table, and whether more memory is ever slower."""
+    if kept is None:
+        return
+    print("budget / all kept, expected / measured, peak / (budget + rest); offload / bound")
+    times = []
+    for limit, offloaded, ours, expected in rows:
+        parts = [f"{size(limit):>12}"]
+        if ours is not None:
+            times.append(ours[0])
+            parts.append(f"{ours[0] / kept[0]:8.3f}")
+            parts.append(f"{(expected or ours[0]) / ours[0]:8.3f}")
+            rest = kept[1] - bench.total / 2**30
+            parts.append(f"{ours[1] / (limit / 2**30 + rest):8.3f}" if ours[1] else " " * 8)
+        if offloaded is not None:
+            parts.append(f"{offloaded[0] / bench.bound(limit, kept[0]):8.3f}")
+        print(" ".join(parts))
+    worst = max((more / less for more, less in itertools.pairwise(times)), default=1.0)
+    print(f"a larger budget takes at most {worst:.3f} times what a smaller one does", end="")
+    print(": monotone within 2 %" if worst <= 1.02 else ": not monotone")
 
 
 def main() -> None:
@@ -190,13 +255,16 @@ def main() -> None:
     print(f"batch {tuple(bench.x.shape)} of {bench.x.dtype}: {size(bench.total)} saved")
     print("milliseconds a step" + (" (GiB at most)" if bench.device.type == "cuda" else ""))
     kept = bench.run("all kept", None, nullcontext)
-    repeated = moved = "-"
+    repeated: Run = None
+    moved: Run = None
+    rows = []
     if not options.ours:
         bench.net.repeat = True
         repeated = bench.run("checkpoint", None, nullcontext)
         bench.net.repeat = False
         pinned = bench.device.type == "cuda"
         moved = bench.run("save_on_cpu", None, lambda: save_on_cpu(pin_memory=pinned))
+    columns = [text(kept), *("-" if options.ours else text(each) for each in (repeated, moved))]
     head = ("budget", "all kept", "checkpoint", "save_on_cpu", "offload", "budget", "expected")
     print(" ".join(f"{each:>16}" for each in head), " chosen")
     for part in options.parts:
@@ -213,8 +281,10 @@ def main() -> None:
         del blocks
         wanted = report.expected_seconds
         expected = "-" if wanted is None else f"{wanted * 1e3:.1f}"
-        row = (size(limit), kept, repeated, moved, offloaded, ours, expected)
+        row = (size(limit), *columns, text(offloaded), text(ours), expected)
         print(" ".join(f"{each:>16}" for each in row), "", str(report).splitlines()[0], flush=True)
+        rows.append((limit, offloaded, ours, wanted))
+    ratios(bench, kept, rows)
     if options.json is not None:
         title = f"A step of {len(bench.net.layers)} layers that save {size(bench.total)}"
         found = {"title": title, "machine": kind, "points": bench.points}
