@@ -94,3 +94,35 @@ def same(found: Any, expected: Any) -> bool:
 def remade(scan: Scan) -> Scan:
     """`jax.lax.scan` whose steps are computed again, as a program with a spool does."""
     return lambda step, *rest, **options: scan(jax.checkpoint(step), *rest, **options)
+
+
+#: The first lane takes no step.
+LANES = jnp.stack([100.0 * START, START, 0.1 * START, 0.01 * START])
+
+
+def python_loop(cond: Any, body: Any, carry: Any, *, max_steps: int | None = None) -> Any:
+    """The loop of one lane, which JAX differentiates step by step."""
+    taken = 0
+    while bool(cond(carry)) and (max_steps is None or taken < max_steps):
+        carry, taken = body(carry), taken + 1
+    return carry
+
+
+def growing(loop: Any, weight: Any, start: Any) -> Any:
+    """Counters, a mask and a key in the carry, and a value that the steps close over."""
+
+    def body(carry: Any) -> Any:
+        key, draw = jax.random.split(carry["key"])
+        u = carry["u"] * (1.2 + 0.1 * jnp.cos(carry["u"] * weight))
+        u = u + 0.01 * jax.random.normal(draw, u.shape)
+        return {"u": u, "n": carry["n"] + 1, "seen": carry["seen"] | (u > 3), "key": key}
+
+    carry = {"u": start, "n": 0, "seen": start > 3, "key": jax.random.key(5)}
+    last = loop(lambda carry: jnp.abs(carry["u"]).sum() < 30.0, body, carry)
+    return (jnp.where(last["seen"], 2.0, 1.0) * last["u"] ** 2).sum() * (1 + last["n"])
+
+
+def by_lane(taken: Callable[..., Any], *lanes: Any) -> Any:
+    """What a function returns for each lane, stacked."""
+    found = [taken(*(each[n] for each in lanes)) for n in range(len(lanes[0]))]
+    return jax.tree.map(lambda *each: jnp.stack(each), *found)

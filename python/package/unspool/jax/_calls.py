@@ -30,10 +30,10 @@ __all__ = ["after", "begin", "end", "restore", "rewind", "save", "template"]
 TOKEN = (2,)
 
 BATCHED = (
-    "unspool.jax: under jax.vmap, each lane of this loop would take another number of steps, or "
-    "another branch around it, because a predicate depends on what is mapped over. One history has "
-    "one order of steps: loop over the lanes by jax.lax.map instead of jax.vmap, or make the "
-    "predicate that of all lanes (jnp.any(...) of a state with a leading dimension)."
+    "unspool.jax: under jax.vmap, each lane would take another branch around this loop, because "
+    "the predicate of a jax.lax.cond depends on what is mapped over. One history has one order of "
+    "steps: loop over the lanes by jax.lax.map instead of jax.vmap, or choose between results by "
+    "jnp.where."
 )
 SHARDED = (
     "unspool.jax: this program is divided over several devices by XLA, which cannot divide what a "

@@ -63,6 +63,12 @@ class Function:
         """Whether it has effects by callbacks, which are not to happen twice."""
         return self._jaxpr.effects != _others(self._jaxpr.effects)
 
+    @property
+    def effects(self) -> frozenset[str]:
+        """The named axes over which it adds up or the like, and `IO` where it calls
+        `jax.experimental.io_callback`."""
+        return frozenset(getattr(each, "name", str(each)) for each in self._jaxpr.effects)
+
     def again(self) -> Function:
         """The function for when it is computed again: what only has an effect, such as
         `jax.debug.print`, is left out.

@@ -17,9 +17,10 @@ from unspool.errors import OptionError
 __all__ = ["TWICE", "linear"]
 
 TWICE = (
-    "unspool.jax: what is differentiated through a spool once cannot be differentiated again (a "
-    "gradient of a gradient, jax.hessian), nor forwards (jax.jvp, jax.jacfwd, jax.linearize). Use "
-    "unspool.jax.scan without a spool and a segment, within a larger budget, for that."
+    "unspool.jax: what is differentiated through a spool or while_loop once cannot be "
+    "differentiated again (a gradient of a gradient, jax.hessian), nor forwards (jax.jvp, "
+    "jax.jacfwd, jax.linearize). Use unspool.jax.scan without a spool and a segment, within a "
+    "larger budget, for that."
 )
 
 #: From what is kept and the cotangents of the result, those of the tangents.

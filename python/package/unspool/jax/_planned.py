@@ -8,14 +8,12 @@ chosen from sizes, for which a loop is traced and nothing is run.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 from jax import tree_util
-from jax.extend.core import Literal, Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.extend.core import Literal
 from unspool._history import free_host
 from unspool.advice.plans import NoPlanError
 from unspool.advice.segments import Cut, ScanReport, Sizes, Way, balanced, best, least
@@ -24,6 +22,7 @@ from unspool.errors import OptionError
 from unspool.stats import size
 
 from ._closures import Halves
+from ._lanes import lanes
 from ._perturbed import Parts, divided, joined
 
 __all__ = ["Planner", "host_of", "in_pieces", "limit_of"]
@@ -140,33 +139,83 @@ def host_of(found: ScanReport) -> int | None:
     return 1 << half.bit_length() - 1 if found.sizes.shared else None
 
 
+def entries(
+    steps: Any, parts: Parts, groups: Sequence[Sequence[Any]], limit: int | None, counts: range
+) -> int:
+    """How many states of a loop of unknown length, of these numbers, fit a budget: the largest odd
+    one, or the smallest.
+
+    Arguments:
+        steps: has `step`, a function of constants and of the leaves of a carry.
+        limit: bytes, or None for half of what is free.
+
+    Raises:
+        NoPlanError: the budget that was given is too small.
+    """
+    step = lambda consts, carry, _: steps.step(consts, *carry)  # noqa: E731
+    saved = sum(map(_bytes, _saved(step, parts.step, parts.results, groups)))
+    state, count = sum(map(_bytes, steps.carry.leaves)), lanes(groups)
+    fixed = count * (saved + _running(steps, parts, groups))
+    # One more has what is not kept.
+    of_one = lambda number: fixed + (number + 1) * count * state  # noqa: E731
+    if limit is not None and limit < of_one(counts[0]):
+        raise NoPlanError(
+            f"while_loop(budget={limit}): a state has {size(count * state)}. The least budget is "
+            f"{of_one(counts[0])} ({size(of_one(counts[0]))})."
+        )
+    budget = _free() // 2 if limit is None else limit
+    found = (budget - fixed) // max(count * state, 1) - 1
+    return (min(max(found, counts[0]), counts[-1]) - 1) | 1
+
+
 def _sizes(steps: Any, parts: Parts, groups: Sequence[Sequence[Any]], shared: bool) -> Sizes:
     """What a loop takes: what `jax.vjp` of it holds that its arguments do not."""
-    chosen, others = divided(parts.arguments, groups)
+
+    def run(consts: Any, carry: Any, xs: Any) -> list[Any]:
+        carry, ys = steps.run(consts, carry, xs, steps.length)
+        return [*carry, *ys]
+
+    made = _saved(run, parts.arguments, parts.results, groups)
+    # Beside what is stacked over the steps, what is the same in all of them is computed once.
+    stacked = sum(_bytes(each) for each in made if each.shape[:1] == (steps.length,))
+    outputs = steps.step.avals[len(steps.carry.leaves) :]
+    once = sum(map(_bytes, made)) - stacked + _running(steps, parts, groups)
+    count = lanes(groups)
+    return Sizes(
+        steps.length,
+        saved=count * stacked // max(steps.length, 1),
+        state=count * sum(map(_bytes, steps.carry.leaves)),
+        fixed=count * once,
+        rows=count * (sum(map(_bytes, steps.xs)) + steps.length * sum(map(_bytes, outputs))),
+        shared=shared,
+    )
+
+
+def _saved(
+    function: Callable[..., Sequence[Any]],
+    arguments: Sequence[Halves],
+    results: Sequence[bool],
+    groups: Sequence[Sequence[Any]],
+) -> list[Any]:
+    """What `jax.vjp` of a function holds that its arguments do not."""
+    chosen, others = divided(arguments, groups)
 
     def saved(chosen: Any, others: Any) -> list[Any]:
         def of_chosen(*chosen: Any) -> list[Any]:
-            carry, ys = steps.run(*joined(parts.arguments, chosen, others), steps.length)
-            return Halves(parts.results).chosen([*carry, *ys])
+            return Halves(tuple(results)).chosen(function(*joined(arguments, chosen, others)))
 
         return tree_util.tree_leaves(jax.vjp(of_chosen, *chosen)[1])
 
     jaxpr = jax.make_jaxpr(saved)(chosen, others).jaxpr
     there = {*jaxpr.invars, *jaxpr.constvars}
     found = {each for each in jaxpr.outvars if not isinstance(each, Literal)} - there
-    made = [each.aval for each in found]
-    # Beside what is stacked over the steps, what is the same in all of them is computed once.
-    stacked = sum(_bytes(each) for each in made if each.shape[:1] == (steps.length,))
-    outputs = steps.step.avals[len(steps.carry.leaves) :]
-    lanes = _lanes(groups)
-    return Sizes(
-        steps.length,
-        saved=lanes * stacked // max(steps.length, 1),
-        state=lanes * sum(map(_bytes, steps.carry.leaves)),
-        fixed=lanes * (sum(map(_bytes, made)) - stacked),
-        rows=lanes * (sum(map(_bytes, steps.xs)) + steps.length * sum(map(_bytes, outputs))),
-        shared=shared,
-    )
+    return [each.aval for each in found]
+
+
+def _running(steps: Any, parts: Parts, groups: Sequence[Sequence[Any]]) -> int:
+    """What the step that is running takes at once."""
+    del steps, parts, groups
+    return 0
 
 
 def _bytes(like: Any) -> int:
@@ -183,27 +232,3 @@ def _free() -> int:
     if "bytes_limit" not in stats:
         raise OptionError('scan(budget="auto"): this device does not say what is free: give bytes.')
     return max(0, int(stats["bytes_limit"] - stats["bytes_in_use"]))
-
-
-def _lanes(groups: Sequence[Sequence[Any]]) -> int:
-    """How many times as large `jax.vmap` makes what is computed here. Where it goes over a
-    compiled function that is called in it, nobody knows yet."""
-    found: list[int] = []
-    lanes_p.bind(*map(jax.lax.stop_gradient, tree_util.tree_leaves(groups)), note=found.append)
-    return math.prod(found)
-
-
-def _batched(operands: Any, dims: Any, *, note: Any) -> Any:
-    pairs = [(each, dim) for each, dim in zip(operands, dims, strict=True) if dim is not None]
-    note(pairs[0][0].shape[pairs[0][1]])
-    return lanes_p.bind(*operands, note=note), []
-
-
-#: An operation without results, of which `jax.vmap` asks what it does to its operands.
-lanes_p = Primitive("unspool_lanes")
-lanes_p.multiple_results = True
-lanes_p.def_abstract_eval(lambda *_, note: [])
-lanes_p.def_impl(lambda *_, note: [])
-ad.primitive_jvps[lanes_p] = lambda given, _, note: (lanes_p.bind(*given, note=note), [])
-batching.primitive_batchers[lanes_p] = _batched
-mlir.register_lowering(lanes_p, lambda ctx, *operands, note: [])

@@ -1,19 +1,24 @@
-"""`unspool.jax.while_loop`: a loop of any number of steps, whose states are in a spool."""
+"""`unspool.jax.while_loop`: a loop of any number of steps, and how its states go through a spool.
+Within a budget, they are in a stack of `_online`."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from unspool.errors import OptionError
 
+from . import _online
 from ._closures import Carry, Function, axes_of
+from ._lanes import held, most
 from ._perturbed import Flags, Parts, differentiable, divided
+from ._planned import entries, limit_of
 from ._spools import Loop, loop_of
 from ._states import States, pulled
 
@@ -31,7 +36,8 @@ def while_loop(
     segment: int = 1,
     codec: Any = None,
 ) -> Any:
-    """`jax.lax.while_loop` that has a gradient, with the states that this needs in a spool.
+    """`jax.lax.while_loop` that has a gradient, for which its states go through a spool, or wait
+    within a budget.
 
     The number of steps may depend on the data and need not be known or bounded: in a forward pass
     whose gradient is taken, the carry before each step (with `segment`, before each `segment`-th)
@@ -39,33 +45,55 @@ def while_loop(
     `segment=1`, small states are saved together as by `scan`; the last block is as large as the
     others. Under `jax.disable_jit` it is a loop of Python, and `body` is called with values.
 
+    With a budget, as many carries as fit are in the memory of XLA, and nothing in a spool. Where
+    the loop takes more steps, every second one is forgotten as often as it takes, and the backward
+    pass recomputes what is between those that are left. The memory is allocated before the first
+    step, however many follow.
+
+    Under `jax.vmap` the lanes may take different numbers of steps. One that has ended keeps its
+    carry, and its gradient goes past the steps that it does not take.
+
     Arguments:
         cond: `cond(carry)` says whether another step is taken.
         body: `body(carry)` is the next carry.
         init: the first carry: a pytree. Of what is not an array, nothing is saved.
         spool, codec: as in `scan`.
-        budget: without a spool, the main memory of one that this process opens for this and all
-            later calls, with a disk in the folder for temporary files beside it: bytes, or text
-            such as `"8GiB"`. None takes a share of what is free.
+        budget: bytes, or text such as `"8GiB"`, for what the loop keeps for its gradient where JAX
+            computes, without its arguments and outputs; `"auto"` is half of what is free when the
+            gradient is traced. None, the default, sends carries through a spool.
         max_steps: the most steps that are taken, whatever `cond` says; None for any number.
-        segment: the number of steps between two states that are saved. From each of them, the
-            states between are computed again, and kept by XLA while their gradients are taken.
+        segment: the number of steps between two carries that are saved into a spool. From each of
+            them, the carries between are recomputed, and kept by XLA while their gradients are
+            taken.
 
     Returns:
         The last carry.
 
     Raises:
-        OptionError, jax.errors.JaxRuntimeError: as `scan`.
+        OptionError, NoPlanError, jax.errors.JaxRuntimeError: as `scan`.
     """
-    loop = loop_of("while_loop", spool, budget, codec)
+    way = _way(spool, budget, segment, codec)
     if jax.config.jax_disable_jit:
         try:
             return _one_by_one(cond, body, Carry("while_loop", init), max_steps)
         except jax.errors.ConcretizationTypeError:
             pass  # There are no values within jax.vmap or jax.checkpoint.
     steps = _Steps(cond, body, init, max_steps, segment)
-    carry = _differentiable(steps, loop)(steps.step.consts, steps.carry.leaves, steps.cond.consts)
+    carry = way(steps)(steps.step.consts, steps.carry.leaves, steps.cond.consts)
     return steps.carry.whole(carry)
+
+
+def _way(spool: Any, budget: Any, segment: Any, codec: Any) -> Callable[[_Steps], Any]:
+    """What gives the steps of a loop a gradient."""
+    if budget is None:
+        return functools.partial(_spooled, loop=loop_of("while_loop", spool, None, codec))
+    if (spool, codec) != (None, None):
+        raise OptionError(
+            "while_loop: a budget is for carries in the memory of XLA, and those of a spool or codec "
+            "go through a spool, whose tiers say how much it takes. Leave one of them out."
+        )
+    limit = limit_of("while_loop", budget, "auto" if segment == 1 else segment)
+    return functools.partial(_stacked, limit=limit)
 
 
 def _one_by_one(cond: Any, body: Any, carry: Carry, max_steps: int | None) -> Any:
@@ -77,6 +105,20 @@ def _one_by_one(cond: Any, body: Any, carry: Carry, max_steps: int | None) -> An
     return carry.whole(leaves)
 
 
+class At(NamedTuple):
+    """Where a loop is. Under `jax.vmap`, each lane is somewhere else.
+
+    Attributes:
+        carry: its leaves.
+        active: whether another step is taken.
+        taken: the number of steps so far.
+    """
+
+    carry: list[Any]
+    active: Any
+    taken: Any
+
+
 class _Steps:
     """A loop as it was written.
 
@@ -84,6 +126,7 @@ class _Steps:
         carry: the first carry.
         cond: whether there is another step, from the leaves of a carry.
         step: the leaves of the next carry.
+        effects: of both.
     """
 
     def __init__(self, cond: Any, body: Any, init: Any, max_steps: Any, segment: int) -> None:
@@ -106,11 +149,7 @@ class _Steps:
         self.cond = Function(
             lambda carry: jnp.asarray(cond(self.carry.whole(carry))), self.carry.leaves
         )
-
-    def more(self, of_cond: Any, carry: Any, taken: Any) -> Any:
-        """Whether another step is taken."""
-        (found,) = self.cond(of_cond, *carry)
-        return found if self.max_steps is None else found & (taken < self.max_steps)
+        self.effects = self.step.effects | self.cond.effects
 
     def again(self) -> _Steps:
         """The loop, whose steps are computed again for their gradients."""
@@ -125,39 +164,97 @@ class _Steps:
         flags = [*flags[:2], [False] * len(flags[2])]
         return Parts.of(first, self.step.avals, groups, flags)
 
+    def plain(self, consts: Any, carry: Any, of_cond: Any) -> list[Any]:
+        """Takes all steps, as `jax.lax.while_loop` does: the last carry."""
+        more = lambda at: self._more(of_cond, *at)  # noqa: E731
+        body = lambda at: (self.step(consts, *at[0]), at[1] + 1)  # noqa: E731
+        found: list[Any] = lax.while_loop(more, body, (list(carry), _none()))[0]
+        return found
+
+    def first(self, of_cond: Any, carry: Any) -> At:
+        """Where the loop begins."""
+        active = self._more(of_cond, carry, _none())
+        # A number of each device where the predicate is, in `jax.shard_map`.
+        return At(list(carry), active, _none() * active)
+
+    def after(self, consts: Any, of_cond: Any, at: At) -> At:
+        """Takes a step, in the lanes that go on."""
+        carry = self.next(consts, at.carry, at.active)
+        taken = at.taken + at.active
+        return At(carry, at.active & self._more(of_cond, carry, taken), taken)
+
+    def next(self, consts: Any, carry: Any, active: Any) -> list[Any]:
+        """The next carry; in lanes that are not active, the same."""
+        return held(active, self.step(consts, *carry), carry, self.effects)
+
     def run(
-        self, consts: Any, carry: Any, of_cond: Any, taken: Any, most: Any = None, rows: Any = ()
-    ) -> Any:
-        """Takes steps, at most until `most` were taken: the carry, how many were taken, and `rows`
-        with the states before the steps of this call, where it has leaves."""
+        self, consts: Any, of_cond: Any, at: At, most_steps: int, rows: Any = ()
+    ) -> tuple[At, list[Any]]:
+        """Takes steps, at most so many; `rows` with the states before them, where it has leaves."""
 
-        def another(at: Any) -> Any:
-            found = self.more(of_cond, *at[:2])
-            return found if most is None else found & (at[1] < most)
+        def body(place: Any) -> Any:
+            at, n, rows = place
+            pairs = zip(rows, at.carry, strict=False)
+            rows = [row.at[n].set(leaf) for row, leaf in pairs]
+            return self.after(consts, of_cond, at), n + 1, rows
 
-        def body(at: Any) -> Any:
-            carry, now, rows = at
-            pairs = zip(rows, carry, strict=False)
-            rows = [row.at[now - taken].set(leaf) for row, leaf in pairs]
-            return self.step(consts, *carry), now + 1, rows
+        goes_on = lambda place: most(place[0].active) & (place[1] < most_steps)  # noqa: E731
+        at, _, found = lax.while_loop(goes_on, body, (at, _none(), list(rows)))
+        return at, found
 
-        return lax.while_loop(another, body, (list(carry), taken, list(rows)))
+    def back(self, parts: Parts, consts: Any, of_cond: Any, taken: Any) -> Callable[..., Any]:
+        """A step backwards: from its number, the state before it, the gradient of the carry after
+        it and the sum of those of constants, both before it. Lanes that did not take it keep
+        them."""
+        step = lambda consts, carry, _: self.step(consts, *carry)  # noqa: E731
+
+        def pull(n: Any, state: Any, gradient: Any, summed: Any) -> Any:
+            more, pushed, _ = pulled(step, parts, [consts, state, of_cond], gradient)
+            more = [a + b for a, b in zip(summed, more, strict=True)]
+            chosen = functools.partial(held, n < taken, effects=self.effects)
+            return chosen(pushed, gradient), chosen(more, summed)
+
+        return pull
+
+    def _more(self, of_cond: Any, carry: Any, taken: Any) -> Any:
+        """Whether another step is taken."""
+        (found,) = self.cond(of_cond, *carry)
+        return found if self.max_steps is None else found & (taken < self.max_steps)
 
 
 def _none() -> Any:
     return jnp.zeros((), jnp.int32)
 
 
-def _differentiable(steps: _Steps, loop: Loop) -> Callable[..., Any]:
-    """The loop as a function of constants and carry that has a gradient."""
+def _spooled(steps: _Steps, loop: Loop) -> Callable[..., Any]:
+    """The loop as a function of constants and carry that has a gradient, through a spool."""
     states = States(loop, steps.carry.leaves)
     return differentiable(
-        lambda consts, carry, of_cond: steps.run(consts, carry, of_cond, _none())[0],
+        steps.plain,
         steps.parts,
         states.whole(lambda parts, groups: _forwards(steps, states, parts, *groups)),
         states.whole(
             lambda parts, kept, given: _backwards(steps.again(), states, parts, kept, given)
         ),
+    )
+
+
+def _stacked(steps: _Steps, limit: int | None) -> Callable[..., Any]:
+    """The same with states in the memory of XLA."""
+
+    def forwards(parts: Parts, groups: Any) -> Any:
+        _refuse_uneven(steps, parts, *groups)
+        steps.again()  # What cannot be is refused before anything is computed.
+        longest = min(steps.max_steps or _online.MOST, _online.MOST) | 1
+        counts = range(min(_online.LEAST, longest), longest + 1)
+        room = entries(steps, parts, groups, limit, counts)
+        return _online.forwards(steps, room, *groups)
+
+    return differentiable(
+        steps.plain,
+        steps.parts,
+        forwards,
+        lambda parts, kept, given: _online.backwards(steps.again(), parts, kept, given),
     )
 
 
@@ -191,72 +288,64 @@ def _forwards(
     steps.again()  # What cannot be is refused before anything is saved.
     size = _size(steps, states)
 
-    def another(at: Any) -> Any:
-        carry, taken, _ = at
-        return steps.more(of_cond, carry, taken)
-
-    def piece(at: Any) -> Any:
-        carry, taken, token = at
-        first = [leaf[None] for leaf in carry]
+    def piece(place: Any) -> Any:
+        at, token = place
+        before = [leaf[None] for leaf in at.carry]
         if size == 1:
-            return steps.step(consts, *carry), taken + 1, states.save(token, first)
+            return steps.after(consts, of_cond, at), states.save(token, before)
         if steps.segment > 1:
-            token = states.save(token, first)
-            return *steps.run(consts, carry, of_cond, taken, taken + size)[:2], token
-        rows = _rows(carry, size)
-        carry, taken, rows = steps.run(consts, carry, of_cond, taken, taken + size, rows)
-        return carry, taken, states.save(token, rows)
+            token = states.save(token, before)
+            return steps.run(consts, of_cond, at, size)[0], token
+        at, rows = steps.run(consts, of_cond, at, size, _rows(at.carry, size))
+        return at, states.save(token, rows)
 
-    at = (list(carry), _none(), states.begin(carry))
-    carry, taken, token = lax.while_loop(another, piece, at)
-    token, templates = states.end(token, carry)
-    return carry, (token, templates, consts, taken, of_cond)
+    place = (steps.first(of_cond, carry), states.begin(carry))
+    at, token = lax.while_loop(lambda place: most(place[0].active), piece, place)
+    token, templates = states.end(token, at.carry)
+    return at.carry, (token, templates, consts, at.taken, of_cond)
 
 
 def _backwards(steps: _Steps, states: States, parts: Parts, kept: Any, given: Any) -> Any:
     """The gradients of constants and carry."""
     token, templates, consts, taken, of_cond = kept
     size = _size(steps, states)
+    back = steps.back(parts, consts, of_cond, taken)
 
-    def back(state: Any, gradient: Any, summed: Any) -> Any:
-        step = lambda consts, carry, _: steps.step(consts, *carry)  # noqa: E731
-        more, gradient, _ = pulled(step, parts, [consts, state, of_cond], gradient)
-        return gradient, [a + b for a, b in zip(summed, more, strict=True)]
-
-    def piece(at: Any) -> Any:
-        left, gradient, summed, token = at
+    def piece(place: Any) -> Any:
+        left, gradient, summed, token = place
         token, rows = states.restore(token, templates, size if steps.segment == 1 else 1)
         if size == 1:
-            return left - 1, *back([row[0] for row in rows], gradient, summed), token
+            return left - 1, *back(left - 1, [row[0] for row in rows], gradient, summed), token
         # All pieces but the last one have as many steps.
         count = (left - 1) % size + 1
         if steps.segment > 1:
-            rows = _again(steps, consts, [row[0] for row in rows], count)
+            rows = _again(steps, consts, [row[0] for row in rows], left - count, left, taken)
 
-        def behind(n: Any, at: Any) -> Any:
-            return back([row[count - 1 - n] for row in rows], *at)
+        def behind(n: Any, place: Any) -> Any:
+            here = count - 1 - n
+            return back(left - count + here, [row[here] for row in rows], *place)
 
         gradient, summed = lax.fori_loop(0, count, behind, (gradient, summed))
         return left - count, gradient, summed, token
 
     of_consts, of_carry, _ = parts.step
     summed = [jnp.zeros_like(leaf) for leaf in of_consts.chosen(consts)]
-    at = (taken, list(given), summed, states.rewind(token))
-    _, gradient, summed, token = lax.while_loop(lambda at: at[0] > 0, piece, at)
+    place = (most(taken), list(given), summed, states.rewind(token))
+    _, gradient, summed, token = lax.while_loop(lambda place: place[0] > 0, piece, place)
     gradient, summed = states.after(token, gradient, summed)
     return [summed, of_carry.narrowed(gradient, parts.arguments[1]), []]
 
 
-def _again(steps: _Steps, consts: Any, state: Any, count: Any) -> Any:
-    """The states of a segment of `count` steps, computed again."""
+def _again(steps: _Steps, consts: Any, state: Any, begin: Any, end: Any, taken: Any) -> Any:
+    """The states before the steps of a segment, computed again."""
 
-    def ahead(n: Any, at: Any) -> Any:
-        state, rows = at
-        state = steps.step(consts, *state)
+    def ahead(n: Any, place: Any) -> Any:
+        state, rows = place
+        state = steps.next(consts, state, begin + n <= taken)
         return state, [row.at[n].set(leaf) for row, leaf in zip(rows, state, strict=True)]
 
-    at = (list(state), _rows(state, steps.segment))
-    return lax.fori_loop(1, count, ahead, at)[1]
+    place = (list(state), _rows(state, steps.segment))
+    return lax.fori_loop(1, end - begin, ahead, place)[1]
 
 
 def _rows(state: Any, count: int) -> list[Any]:
