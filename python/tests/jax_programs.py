@@ -108,6 +108,18 @@ def python_loop(cond: Any, body: Any, carry: Any, *, max_steps: int | None = Non
     return carry
 
 
+def masked(
+    cond: Any, body: Any, carry: Any, *, max_steps: int | None = None, length: int = 60
+) -> Any:
+    """The same as a loop of a known number of steps, in a lane that is mapped over too."""
+
+    def step(carry: Any, _: Any) -> Any:
+        active, after = cond(carry), body(carry)
+        return jax.tree.map(lambda *pair: jnp.where(active, *pair), after, carry), None
+
+    return jax.lax.scan(step, carry, length=length if max_steps is None else max_steps)[0]
+
+
 def growing(loop: Any, weight: Any, start: Any) -> Any:
     """Counters, a mask and a key in the carry, and a value that the steps close over."""
 
@@ -123,6 +135,6 @@ def growing(loop: Any, weight: Any, start: Any) -> Any:
 
 
 def by_lane(taken: Callable[..., Any], *lanes: Any) -> Any:
-    """What a function returns for each lane, stacked."""
+    """What a function returns for each lane alone, stacked."""
     found = [taken(*(each[n] for each in lanes)) for n in range(len(lanes[0]))]
     return jax.tree.map(lambda *each: jnp.stack(each), *found)

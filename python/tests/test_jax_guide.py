@@ -14,7 +14,7 @@ pytest.importorskip("jax", "0.10", reason="JAX is not installed: pip install jax
 def test_the_examples_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = guide_blocks("jax.md")
-    assert len(blocks) == 5
+    assert len(blocks) == 7
     namespace: dict[str, object] = {"__name__": "example"}
     for block in blocks:
         exec(block, namespace)

@@ -256,16 +256,18 @@ def test_jacrev_and_vmap_of_it(spool: unspool.Spool) -> None:
         assert close(taken(through(spool), lanes), taken(jax.lax.scan, lanes))
 
 
-def test_a_predicate_that_is_mapped_over_is_refused_and_says_what_to_do(
-    spool: unspool.Spool,
-) -> None:
+def test_a_predicate_that_is_mapped_over(spool: unspool.Spool) -> None:
     lanes = jnp.stack([START, START * 3])
     loop = partial(doubled, partial(loops.while_loop, spool=spool), WEIGHT)
-    with pytest.raises(unspool.errors.OptionError, match=r"jax\.lax\.map"):
-        jax.jit(jax.vmap(jax.grad(loop)))(lanes)
+    found = jax.jit(jax.vmap(jax.grad(loop)))(lanes)
+    assert close(found, jax.lax.map(jax.grad(loop), lanes), 1e-5)
+    plain = jax.grad(partial(doubled, plain_while, WEIGHT))
+    assert close(found, jnp.stack([plain(lane) for lane in lanes]), 1e-5)
     # Without a gradient it is a loop of JAX.
-    assert jax.jit(jax.vmap(loop))(lanes).shape == (2,)
-    assert close(jax.lax.map(jax.grad(loop), lanes)[0], jax.grad(loop)(lanes[0]))
+    saves = spool.stats().saves
+    native = partial(doubled, jax.lax.while_loop, WEIGHT)
+    assert same(jax.jit(jax.vmap(loop))(lanes), jax.jit(jax.vmap(native))(lanes))
+    assert spool.stats().saves == saves
 
 
 @pytest.mark.parametrize("outer", ["ours", "plain"])

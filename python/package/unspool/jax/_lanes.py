@@ -58,7 +58,7 @@ def held(active: Any, new: Sequence[Any], old: Sequence[Any], effects: frozenset
         effects: of what has computed the new leaves.
     """
     pairs = zip(new, old, strict=True)
-    return [held_p.bind(active, *pair, effects=effects) for pair in pairs]
+    return [held_p.bind(active, *pair, of=effects) for pair in pairs]
 
 
 def _note_lanes(operands: Any, dims: Any, *, note: Any) -> Any:
@@ -71,15 +71,15 @@ def _most_of_lanes(operands: Any, dims: Any) -> Any:
     return most_p.bind(jnp.max(operands[0], axis=dims[0])), None
 
 
-def _hold_lanes(axis: Any, operands: Any, dims: Any, *, effects: frozenset[str]) -> Any:
+def _hold_lanes(axis: Any, operands: Any, dims: Any, *, of: frozenset[str]) -> Any:
     if all(dim is None for dim in dims):
-        return held_p.bind(*operands, effects=effects), None
+        return held_p.bind(*operands, of=of), None
     if dims[0] is not None:
-        _refuse(axis.name, effects)
+        _refuse(axis.name, of)
         return jax.vmap(jnp.where, dims, axis_size=axis.size)(*operands), 0
     # The lanes of an outer `jax.vmap` may end apart.
     new, old = jax.vmap(lambda *pair: pair, dims[1:], axis_size=axis.size)(*operands[1:])
-    return held_p.bind(operands[0], new, old, effects=effects), 0
+    return held_p.bind(operands[0], new, old, of=of), 0
 
 
 def _refuse(name: Any, effects: frozenset[str]) -> None:
@@ -111,7 +111,7 @@ ad.primitive_jvps[most_p] = _refuse_twice
 batching.primitive_batchers[most_p] = _most_of_lanes
 
 held_p = _operation(
-    "held", lambda active, new, old, effects: new, lambda ctx, active, new, old, effects: [new]
+    "held", lambda active, new, old, of: new, lambda ctx, active, new, old, of: [new]
 )
 ad.primitive_jvps[held_p] = _refuse_twice
 batching.fancy_primitive_batchers[held_p] = _hold_lanes
