@@ -53,7 +53,8 @@ class Sizes:
         steps: their number.
         saved: bytes that one step saves for its gradient.
         state: bytes of the carry.
-        fixed: bytes that are saved once for all steps.
+        fixed: bytes that are there in any case: of the step that is running, and what is saved once
+            for all steps.
         rows: bytes of the inputs and outputs of all steps.
         shared: whether a spool would be in the same memory. It may then take half of it.
     """

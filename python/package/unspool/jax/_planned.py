@@ -25,8 +25,11 @@ from ._closures import Halves
 from ._lanes import lanes
 from ._perturbed import Parts, divided, joined
 
-__all__ = ["Planner", "host_of", "in_pieces", "limit_of"]
+__all__ = ["Planner", "entries", "host_of", "in_pieces", "limit_of"]
 
+#: How many carries, and gradients of constants, there are at once while a step runs. By XLA's
+#: account, loops that are drawn at random have no more (`test_jax_peak.py`).
+CARRIES, SUMS = 4, 3
 #: The least main memory of a spool of our own.
 LEAST_HOST = 1 << 20
 
@@ -154,17 +157,18 @@ def entries(
     """
     step = lambda consts, carry, _: steps.step(consts, *carry)  # noqa: E731
     saved = sum(map(_bytes, _saved(step, parts.step, parts.results, groups)))
-    state, count = sum(map(_bytes, steps.carry.leaves)), lanes(groups)
+    count = lanes(groups)
     fixed = count * (saved + _running(steps, parts, groups))
-    # One more has what is not kept.
-    of_one = lambda number: fixed + (number + 1) * count * state  # noqa: E731
-    if limit is not None and limit < of_one(counts[0]):
+    # An entry has the number of its step, too. One more has what is not kept.
+    entry = count * sum(map(_bytes, steps.carry.leaves)) + 4
+    lowest = fixed + (counts[0] + 1) * entry
+    if limit is not None and limit < lowest:
         raise NoPlanError(
-            f"while_loop(budget={limit}): a state has {size(count * state)}. The least budget is "
-            f"{of_one(counts[0])} ({size(of_one(counts[0]))})."
+            f"while_loop(budget={limit}): a state has {size(entry - 4)}. The least budget is "
+            f"{lowest} ({size(lowest)})."
         )
     budget = _free() // 2 if limit is None else limit
-    found = (budget - fixed) // max(count * state, 1) - 1
+    found = (budget - fixed) // entry - 1
     return (min(max(found, counts[0]), counts[-1]) - 1) | 1
 
 
@@ -213,9 +217,10 @@ def _saved(
 
 
 def _running(steps: Any, parts: Parts, groups: Sequence[Sequence[Any]]) -> int:
-    """What the step that is running takes at once."""
-    del steps, parts, groups
-    return 0
+    """What the step that is running takes beside what it saves: the carry, its gradient and those
+    of constants, before and after it, and once more where one loop hands them to the next."""
+    consts = parts.arguments[0].chosen(groups[0])
+    return CARRIES * sum(map(_bytes, steps.carry.leaves)) + SUMS * sum(map(_bytes, consts))
 
 
 def _bytes(like: Any) -> int:
