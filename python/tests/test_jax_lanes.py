@@ -26,7 +26,7 @@ def spool() -> Any:
         assert len(opened) == 0
 
 
-@pytest.mark.parametrize(("every", "most"), [(1, None), (3, None), (50, None), (1, 5), (3, 0)])
+@pytest.mark.parametrize(("every", "most"), [(1, None), (50, None), (3, 5)])
 def test_gradients_are_those_of_each_lane(spool: unspool.Spool, every: int, most: Any) -> None:
     loop = partial(loops.while_loop, spool=spool, segment=every, max_steps=most)
     taken = lambda loop: jax.value_and_grad(partial(growing, loop), argnums=(0, 1))  # noqa: E731
@@ -61,8 +61,8 @@ LIMIT, FIRST, FACTOR = (0, None, None), (None, 0, None), (None, None, 0)
 
 @pytest.mark.parametrize(
     ("outer", "inner"),
-    [(LIMIT, FIRST), (FIRST, LIMIT), (LIMIT, FACTOR), (FACTOR, LIMIT), (FACTOR, FACTOR)],
-    ids=["both", "both, the other way", "outer", "inner", "none"],
+    [(LIMIT, FIRST), (FIRST, LIMIT), (LIMIT, FACTOR), (FACTOR, LIMIT)],
+    ids=["both", "both, the other way", "outer", "inner"],
 )
 def test_lanes_of_lanes_by_which_of_them_end_apart(
     spool: unspool.Spool, outer: Any, inner: Any

@@ -22,7 +22,7 @@ def oscillator(t: Any, y: Any, a: Any) -> Any:
     return jnp.stack([y[1], a * (1 - y[0] ** 2) * y[1] - y[0]])
 
 
-def gradients(adjoint: Any, saveat: Any, most: int | None) -> Any:
+def loss_of(adjoint: Any, saveat: Any, most: int | None) -> Any:
     def loss(y: Any, a: Any) -> Any:
         terms, control = diffrax.ODETerm(oscillator), diffrax.PIDController(rtol=1e-6, atol=1e-6)
         options = {"saveat": saveat, "adjoint": adjoint, "max_steps": most}
@@ -31,7 +31,11 @@ def gradients(adjoint: Any, saveat: Any, most: int | None) -> Any:
         )
         return (found.ys**2).sum()
 
-    taken = jax.jit(jax.grad(loss, argnums=(0, 1)))
+    return loss
+
+
+def gradients(adjoint: Any, saveat: Any, most: int | None) -> Any:
+    taken = jax.jit(jax.grad(loss_of(adjoint, saveat, most), argnums=(0, 1)))
     return taken(jnp.array([1.0, 0.3]), jnp.float32(1.2))
 
 
@@ -44,6 +48,20 @@ def test_gradients_are_those_of_the_recursive_adjoint(saveat: Any) -> None:
             for one, other in zip(found, expected, strict=True):
                 assert jnp.allclose(one, other, rtol=1e-5)
         assert spool.stats().saves >= 10 and len(spool) == 0
+
+
+def test_each_lane_of_vmap_takes_its_own_steps() -> None:
+    lanes = jnp.array([[1.0, 0.3], [0.01, 0.0], [3.0, -2.0]]), jnp.array([1.2, 0.1, 5.0])
+
+    def taken(adjoint: Any, most: int | None) -> Any:
+        return jax.jit(jax.vmap(jax.grad(loss_of(adjoint, DENSE, most), argnums=(0, 1))))(*lanes)
+
+    with unspool.Spool(host_memory="64MiB") as spool:
+        found = taken(SpoolAdjoint(spool), None)
+        expected = taken(diffrax.RecursiveCheckpointAdjoint(), 4096)
+        for one, other in zip(found, expected, strict=True):
+            assert jnp.allclose(one, other, rtol=1e-4)
+        assert spool.stats().saves > 1 and len(spool) == 0
 
 
 def test_its_own_adjoint_refuses_an_unknown_number_of_steps() -> None:

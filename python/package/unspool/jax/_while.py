@@ -89,8 +89,8 @@ def _way(spool: Any, budget: Any, segment: Any, codec: Any) -> Callable[[_Steps]
         return functools.partial(_spooled, loop=loop_of("while_loop", spool, None, codec))
     if (spool, codec) != (None, None):
         raise OptionError(
-            "while_loop: a budget is for carries in the memory of XLA. With a spool or a codec they "
-            "go through a spool, whose tiers say how much it takes. Leave one of them out."
+            "while_loop: a budget is for carries in the memory of XLA. With a spool or a codec "
+            "they go through a spool, whose tiers say how much it takes. Leave one of them out."
         )
     limit = limit_of("while_loop", budget, "auto" if segment == 1 else segment)
     return functools.partial(_stacked, limit=limit)
