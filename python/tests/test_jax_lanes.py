@@ -181,6 +181,32 @@ def test_callbacks_with_effects_are_refused_as_by_jax(spool: unspool.Spool) -> N
         jax.vmap(lambda u: loops.while_loop(lambda u: u < 9.0, noted, u))(jnp.ones(3))
 
 
+@pytest.mark.parametrize("options", [{}, {"segment": 3}, {"budget": "64KiB"}], ids=str)
+def test_predicates_and_steps_call_back_as_in_lax_while_loop(
+    spool: unspool.Spool, options: Any
+) -> None:
+    seen: list[str] = []
+
+    def noted(name: str, value: Any) -> Any:
+        jax.debug.callback(lambda _: seen.append(name), value)
+        return value
+
+    def called(loop: Any, lanes: bool) -> list[str]:
+        taken = lambda u: loop(lambda u: noted("cond", u) < 9.0, lambda u: noted("body", 2 * u), u)  # noqa: E731
+        found = jax.vmap(taken)(jnp.array([0.5, 3.0])) if lanes else taken(0.5)
+        jax.block_until_ready(found)
+        jax.effects_barrier()
+        names, seen[:] = sorted(seen), []
+        return names
+
+    options = options if "budget" in options else {"spool": spool, **options}
+    ours = partial(loops.while_loop, **options)
+    alone = lambda cond, body, u: jax.grad(partial(ours, cond, body))(u)  # noqa: E731
+    assert called(alone, False) == called(jax.lax.while_loop, False)
+    # In lanes that have ended, steps are computed as well.
+    assert called(alone, True).count("body") == called(jax.lax.while_loop, True).count("body")
+
+
 def test_a_condition_that_is_mapped_over_around_a_loop(spool: unspool.Spool) -> None:
     branch = lambda u: loops.while_loop(lambda u: u < 9.0, lambda u: u * u, u, spool=spool)  # noqa: E731
     chosen = lambda u: jax.lax.cond(u > 2.0, branch, jnp.sin, u)  # noqa: E731

@@ -503,12 +503,12 @@ assert spool.stats().saves == 2 * BLOCKS and len(spool) == 0
 for budget in ("auto", 600):
     assert close(taken(partial(unspool.jax.scan, budget=budget)), taken(jax.lax.scan))
 
-def longer(vary, weight, lanes, every=3):
+def longer(vary, weight, lanes, **options):
     def part(weight, lane):
         weight = jax.lax.pcast(weight, ("d",), to="varying") if vary else weight
-        step = lambda u: u * (1.1 + 0.1 * jnp.cos(u * weight))
-        going = lambda u: jnp.abs(u).sum() < 30.0
-        u = unspool.jax.while_loop(going, step, lane[0], spool=spool, segment=every)
+        step = lambda c: (c[0] + 1, c[1] * (1.1 + 0.1 * jnp.cos(c[1] * weight)))
+        going = lambda c: jnp.abs(c[1]).sum() < 30.0
+        _, u = unspool.jax.while_loop(going, step, (0, lane[0]), **options)
         return (u**2).sum()[None]
 
     specs = {"mesh": mesh, "in_specs": (P(), P("d")), "out_specs": P("d")}
@@ -516,8 +516,8 @@ def longer(vary, weight, lanes, every=3):
 
 uneven = jnp.stack([START, 0.1 * START])
 each = [doubled(WEIGHT, lane) for lane in uneven]
-for every in (1, 3):
-    found = jax.jit(jax.grad(partial(longer, True, every=every)))(WEIGHT, uneven)
+for options in ({"spool": spool}, {"spool": spool, "segment": 3}, {"budget": 1200}):
+    found = jax.jit(jax.grad(partial(longer, True, **options)))(WEIGHT, uneven)
     assert close(found, each[0] + each[1], 1e-5) and len(spool) == 0
 try:
     jax.jit(jax.grad(partial(longer, False)))(WEIGHT, uneven)

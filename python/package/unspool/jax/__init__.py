@@ -3,7 +3,7 @@
 - `scan` is `jax.lax.scan` whose backward pass stays within a budget of memory: it keeps what fits,
   and recomputes the rest from states in the memory of XLA or in a spool.
 - `while_loop` is `jax.lax.while_loop` with a gradient, and may take any number of steps. The states
-  for the backward pass are in a spool.
+  for the backward pass are in a spool, or within a budget of memory.
 - `SpoolAdjoint` gives the same to `diffrax.diffeqsolve`.
 - `forget` discards what forward passes have saved whose backward passes never came.
 
@@ -11,8 +11,9 @@
 """
 
 # The files of this room. A file imports from its own line or a later one:
-#   _diffrax: `SpoolAdjoint`; _scan, _while: the loops; _planned: how a scan is cut for a budget,
-#   decided in `advice/segments.py`; _states: states on their way into a spool
+#   _diffrax: `SpoolAdjoint`; _scan, _while: the loops; _online: a `_while` within a budget
+#   _planned: how a scan is cut for a budget, decided in `advice/segments.py`; _steps: those of a
+#   `_while`; _states: states on their way into a spool; _lanes: those of `jax.vmap`
 #   _perturbed: which leaves a gradient goes through; _calls: operations that become calls of XLA
 #   _linear: how JAX is told a backward pass
 #   _closures: steps as functions of all that they read; _spools; _leftovers: of failed calls

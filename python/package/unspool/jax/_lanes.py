@@ -20,7 +20,7 @@ from unspool.errors import OptionError
 
 from ._linear import TWICE
 
-__all__ = ["held", "lanes", "most"]
+__all__ = ["any_of", "held", "lanes"]
 
 #: The effect of `jax.experimental.io_callback`.
 CALLS = "IO"
@@ -45,9 +45,9 @@ def lanes(groups: Sequence[Sequence[Any]]) -> int:
     return math.prod(found)
 
 
-def most(value: Any) -> Any:
-    """The largest of a number, or whether any of a truth value, in all lanes."""
-    return most_p.bind(value)
+def any_of(active: Any) -> Any:
+    """Whether any lane is active."""
+    return any_p.bind(active)
 
 
 def held(active: Any, new: Sequence[Any], old: Sequence[Any], effects: frozenset[str]) -> list[Any]:
@@ -67,8 +67,8 @@ def _note_lanes(operands: Any, dims: Any, *, note: Any) -> Any:
     return lanes_p.bind(*operands, note=note), []
 
 
-def _most_of_lanes(operands: Any, dims: Any) -> Any:
-    return most_p.bind(jnp.max(operands[0], axis=dims[0])), None
+def _any_of_lanes(operands: Any, dims: Any) -> Any:
+    return any_p.bind(jnp.any(operands[0], axis=dims[0])), None
 
 
 def _hold_lanes(axis: Any, operands: Any, dims: Any, *, of: frozenset[str]) -> Any:
@@ -106,9 +106,9 @@ lanes_p = _operation("lanes", lambda *_, note: [], lambda ctx, *_, note: [], sev
 ad.primitive_jvps[lanes_p] = lambda given, _, note: (lanes_p.bind(*given, note=note), [])
 batching.primitive_batchers[lanes_p] = _note_lanes
 
-most_p = _operation("most", lambda value: value, lambda ctx, value: [value])
-ad.primitive_jvps[most_p] = _refuse_twice
-batching.primitive_batchers[most_p] = _most_of_lanes
+any_p = _operation("any", lambda active: active, lambda ctx, active: [active])
+ad.primitive_jvps[any_p] = _refuse_twice
+batching.primitive_batchers[any_p] = _any_of_lanes
 
 held_p = _operation(
     "held", lambda active, new, old, of: new, lambda ctx, active, new, old, of: [new]

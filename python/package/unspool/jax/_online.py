@@ -19,8 +19,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax, tree_util
 
-from ._lanes import most
+from ._lanes import any_of
 from ._perturbed import Parts
+from ._steps import Steps
 
 __all__ = ["LEAST", "MOST", "backwards", "forwards"]
 
@@ -76,24 +77,24 @@ class Stack:
         return (entry.astype(jnp.uint32) * self.stride % jnp.uint32(self.room)).astype(jnp.int32)
 
 
-def forwards(steps: Any, room: int, consts: Any, carry: Any, of_cond: Any) -> Any:
+def forwards(steps: Steps, room: int, consts: Any, carry: Any, of_cond: Any) -> Any:
     """The loop, and what the backward pass needs."""
 
     def step(place: Any) -> Any:
-        at, n, stack = place
-        stack = stack.halved(n == stack.room * stack.every)
-        stack = stack.put(n // stack.every, at.carry, n % stack.every == 0)
-        return steps.after(consts, of_cond, at), n + 1, stack
+        at, stack = place
+        stack = stack.halved(at.total == stack.room * stack.every)
+        stack = stack.put(at.total // stack.every, at.carry, at.total % stack.every == 0)
+        return steps.after(consts, of_cond, at), stack
 
-    place = (steps.first(of_cond, carry), jnp.int32(0), Stack.of(carry, room))
-    at, _, stack = lax.while_loop(lambda place: most(place[0].active), step, place)
-    return at.carry, (stack, consts, at.taken, of_cond)
+    place = (steps.first(of_cond, carry), Stack.of(carry, room))
+    at, stack = lax.while_loop(lambda place: any_of(place[0].active), step, place)
+    return at.carry, (stack, consts, of_cond, at.taken, at.total)
 
 
-def backwards(steps: Any, parts: Parts, kept: Any, given: Any) -> Any:
+def backwards(steps: Steps, parts: Parts, kept: Any, given: Any) -> Any:
     """The gradients of constants and carry."""
-    stack, consts, taken, of_cond = kept
-    room, left = stack.room, most(taken)
+    stack, consts, of_cond, taken, left = kept
+    room = stack.room
     back = steps.back(parts, consts, of_cond, taken)
     # More room is worth more than nearer entries, where what is between them does not fit.
     free = room - -(-left // stack.every)

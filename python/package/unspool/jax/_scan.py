@@ -76,8 +76,9 @@ def scan(
             each GPU. A compiled function keeps the spool that it was traced with. Without one, a
             spool is opened when it is needed, once for the process, in main memory and in the
             folder for temporary files.
-        budget: bytes, or text such as `"8GiB"`, for what the loop keeps for its gradient where JAX
-            computes: carries and what steps save, without its arguments and outputs. `"auto"` is
+        budget: bytes, or text such as `"8GiB"`, for what the gradient of the loop takes where JAX
+            computes: carries, what steps save, and the gradients of carries and of what `f` closes
+            over. Inputs and outputs of the steps, and their gradients, are not counted. `"auto"` is
             half of what is free when the gradient is traced; with a `spool` or `codec`, it is also
             at most what makes segments take as much as all carries together.
         segment: the number of steps in a segment; `"auto"` chooses it by the budget. A number, such

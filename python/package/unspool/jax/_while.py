@@ -3,11 +3,10 @@ Within a budget, they are in a stack of `_online`."""
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +14,13 @@ from jax import lax
 from unspool.errors import OptionError
 
 from . import _online
-from ._closures import Carry, Function, axes_of
-from ._lanes import held, most
-from ._perturbed import Flags, Parts, differentiable, divided
+from ._closures import Carry, axes_of
+from ._lanes import any_of
+from ._perturbed import Parts, differentiable, divided
 from ._planned import entries, limit_of
 from ._spools import Loop, loop_of
-from ._states import States, pulled
+from ._states import States
+from ._steps import Steps
 
 __all__ = ["while_loop"]
 
@@ -58,9 +58,9 @@ def while_loop(
         body: `body(carry)` is the next carry.
         init: the first carry: a pytree. Of what is not an array, nothing is saved.
         spool, codec: as in `scan`.
-        budget: bytes, or text such as `"8GiB"`, for what the loop keeps for its gradient where JAX
-            computes, without its arguments and outputs; `"auto"` is half of what is free when the
-            gradient is traced. None, the default, sends carries through a spool.
+        budget: bytes, or text such as `"8GiB"`, for what the gradient of the loop takes where JAX
+            computes; `"auto"` is half of what is free when the gradient is traced. None, the
+            default, sends carries through a spool.
         max_steps: the most steps that are taken, whatever `cond` says; None for any number.
         segment: the number of steps between two carries that are saved into a spool. From each of
             them, the carries between are recomputed, and kept by XLA while their gradients are
@@ -78,12 +78,12 @@ def while_loop(
             return _one_by_one(cond, body, Carry("while_loop", init), max_steps)
         except jax.errors.ConcretizationTypeError:
             pass  # There are no values within jax.vmap or jax.checkpoint.
-    steps = _Steps(cond, body, init, max_steps, segment)
+    steps = Steps(cond, body, init, max_steps, segment)
     carry = way(steps)(steps.step.consts, steps.carry.leaves, steps.cond.consts)
     return steps.carry.whole(carry)
 
 
-def _way(spool: Any, budget: Any, segment: Any, codec: Any) -> Callable[[_Steps], Any]:
+def _way(spool: Any, budget: Any, segment: Any, codec: Any) -> Callable[[Steps], Any]:
     """What gives the steps of a loop a gradient."""
     if budget is None:
         return functools.partial(_spooled, loop=loop_of("while_loop", spool, None, codec))
@@ -105,128 +105,7 @@ def _one_by_one(cond: Any, body: Any, carry: Carry, max_steps: int | None) -> An
     return carry.whole(leaves)
 
 
-class At(NamedTuple):
-    """Where a loop is. Under `jax.vmap`, each lane is somewhere else.
-
-    Attributes:
-        carry: its leaves.
-        active: whether another step is taken.
-        taken: the number of steps so far.
-    """
-
-    carry: list[Any]
-    active: Any
-    taken: Any
-
-
-class _Steps:
-    """A loop as it was written.
-
-    Attributes:
-        carry: the first carry.
-        cond: whether there is another step, from the leaves of a carry.
-        step: the leaves of the next carry.
-        effects: of both.
-    """
-
-    def __init__(self, cond: Any, body: Any, init: Any, max_steps: Any, segment: int) -> None:
-        if not callable(cond) or not callable(body):
-            raise OptionError("while_loop: cond and body have to be functions.")
-        for name, given, least in (("segment", segment, 1), ("max_steps", max_steps, 0)):
-            wrong = isinstance(given, bool) or not isinstance(given, int) or given < least
-            if wrong and not (name == "max_steps" and given is None):
-                raise OptionError(f"while_loop({name}={given!r}): write a number of steps.")
-        self.segment, self.max_steps = segment, max_steps
-        self.carry = Carry("while_loop", init)
-
-        def of_leaves(carry: Sequence[Any]) -> Any:
-            return self.carry.taken(body(self.carry.whole(carry)))
-
-        self.step = Function(of_leaves, self.carry.leaves)
-        if self.carry.promote(self.step.avals):
-            self.step = Function(of_leaves, self.carry.leaves)
-        self.carry.check(self.step.avals)
-        self.cond = Function(
-            lambda carry: jnp.asarray(cond(self.carry.whole(carry))), self.carry.leaves
-        )
-        self.effects = self.step.effects | self.cond.effects
-
-    def again(self) -> _Steps:
-        """The loop, whose steps are computed again for their gradients."""
-        other = copy.copy(self)
-        other.step = self.step.again()
-        return other
-
-    def parts(self, groups: Any, flags: Flags) -> Parts:
-        """What a gradient goes through, of leaves of which some have tangents. None goes through
-        what `cond` reads."""
-        first = lambda consts, carry, _: self.step(consts, *carry)  # noqa: E731
-        flags = [*flags[:2], [False] * len(flags[2])]
-        return Parts.of(first, self.step.avals, groups, flags)
-
-    def plain(self, consts: Any, carry: Any, of_cond: Any) -> list[Any]:
-        """Takes all steps, as `jax.lax.while_loop` does: the last carry."""
-        more = lambda at: self._more(of_cond, *at)  # noqa: E731
-        body = lambda at: (self.step(consts, *at[0]), at[1] + 1)  # noqa: E731
-        found: list[Any] = lax.while_loop(more, body, (list(carry), _none()))[0]
-        return found
-
-    def first(self, of_cond: Any, carry: Any) -> At:
-        """Where the loop begins."""
-        active = self._more(of_cond, carry, _none())
-        # A number of each device where the predicate is, in `jax.shard_map`.
-        return At(list(carry), active, _none() * active)
-
-    def after(self, consts: Any, of_cond: Any, at: At) -> At:
-        """Takes a step, in the lanes that go on."""
-        carry = self.next(consts, at.carry, at.active)
-        taken = at.taken + at.active
-        return At(carry, at.active & self._more(of_cond, carry, taken), taken)
-
-    def next(self, consts: Any, carry: Any, active: Any) -> list[Any]:
-        """The next carry; in lanes that are not active, the same."""
-        return held(active, self.step(consts, *carry), carry, self.effects)
-
-    def run(
-        self, consts: Any, of_cond: Any, at: At, most_steps: int, rows: Any = ()
-    ) -> tuple[At, list[Any]]:
-        """Takes steps, at most so many; `rows` with the states before them, where it has leaves."""
-
-        def body(place: Any) -> Any:
-            at, n, rows = place
-            pairs = zip(rows, at.carry, strict=False)
-            rows = [row.at[n].set(leaf) for row, leaf in pairs]
-            return self.after(consts, of_cond, at), n + 1, rows
-
-        goes_on = lambda place: most(place[0].active) & (place[1] < most_steps)  # noqa: E731
-        at, _, found = lax.while_loop(goes_on, body, (at, _none(), list(rows)))
-        return at, found
-
-    def back(self, parts: Parts, consts: Any, of_cond: Any, taken: Any) -> Callable[..., Any]:
-        """A step backwards: from its number, the state before it, the gradient of the carry after
-        it and the sum of those of constants, both before it. Lanes that did not take it keep
-        them."""
-        step = lambda consts, carry, _: self.step(consts, *carry)  # noqa: E731
-
-        def pull(n: Any, state: Any, gradient: Any, summed: Any) -> Any:
-            more, pushed, _ = pulled(step, parts, [consts, state, of_cond], gradient)
-            more = [a + b for a, b in zip(summed, more, strict=True)]
-            chosen = functools.partial(held, n < taken, effects=self.effects)
-            return chosen(pushed, gradient), chosen(more, summed)
-
-        return pull
-
-    def _more(self, of_cond: Any, carry: Any, taken: Any) -> Any:
-        """Whether another step is taken."""
-        (found,) = self.cond(of_cond, *carry)
-        return found if self.max_steps is None else found & (taken < self.max_steps)
-
-
-def _none() -> Any:
-    return jnp.zeros((), jnp.int32)
-
-
-def _spooled(steps: _Steps, loop: Loop) -> Callable[..., Any]:
+def _spooled(steps: Steps, loop: Loop) -> Callable[..., Any]:
     """The loop as a function of constants and carry that has a gradient, through a spool."""
     states = States(loop, steps.carry.leaves)
     return differentiable(
@@ -239,7 +118,7 @@ def _spooled(steps: _Steps, loop: Loop) -> Callable[..., Any]:
     )
 
 
-def _stacked(steps: _Steps, limit: int | None) -> Callable[..., Any]:
+def _stacked(steps: Steps, limit: int | None) -> Callable[..., Any]:
     """The same with states in the memory of XLA."""
 
     def forwards(parts: Parts, groups: Any) -> Any:
@@ -258,7 +137,7 @@ def _stacked(steps: _Steps, limit: int | None) -> Callable[..., Any]:
     )
 
 
-def _refuse_uneven(steps: _Steps, parts: Parts, *groups: Any) -> None:
+def _refuse_uneven(steps: Steps, parts: Parts, *groups: Any) -> None:
     """Where devices may take different numbers of steps, a step must not wait for the others."""
     axes = axes_of(steps.cond.avals[0])
     chosen = divided(parts.step, groups)[0]
@@ -273,7 +152,7 @@ def _refuse_uneven(steps: _Steps, parts: Parts, *groups: Any) -> None:
             )
 
 
-def _size(steps: _Steps, states: States) -> int:
+def _size(steps: Steps, states: States) -> int:
     """The number of steps between two saves: those of a segment, or those whose states are saved
     together."""
     most = states.most if steps.max_steps is None else min(states.most, steps.max_steps)
@@ -281,7 +160,7 @@ def _size(steps: _Steps, states: States) -> int:
 
 
 def _forwards(
-    steps: _Steps, states: States, parts: Parts, consts: Any, carry: Any, of_cond: Any
+    steps: Steps, states: States, parts: Parts, consts: Any, carry: Any, of_cond: Any
 ) -> Any:
     """The loop, with its states saved, and what the backward pass needs besides them."""
     _refuse_uneven(steps, parts, consts, carry, of_cond)
@@ -300,14 +179,14 @@ def _forwards(
         return at, states.save(token, rows)
 
     place = (steps.first(of_cond, carry), states.begin(carry))
-    at, token = lax.while_loop(lambda place: most(place[0].active), piece, place)
+    at, token = lax.while_loop(lambda place: any_of(place[0].active), piece, place)
     token, templates = states.end(token, at.carry)
-    return at.carry, (token, templates, consts, at.taken, of_cond)
+    return at.carry, (token, templates, consts, of_cond, at.taken, at.total)
 
 
-def _backwards(steps: _Steps, states: States, parts: Parts, kept: Any, given: Any) -> Any:
+def _backwards(steps: Steps, states: States, parts: Parts, kept: Any, given: Any) -> Any:
     """The gradients of constants and carry."""
-    token, templates, consts, taken, of_cond = kept
+    token, templates, consts, of_cond, taken, total = kept
     size = _size(steps, states)
     back = steps.back(parts, consts, of_cond, taken)
 
@@ -330,13 +209,13 @@ def _backwards(steps: _Steps, states: States, parts: Parts, kept: Any, given: An
 
     of_consts, of_carry, _ = parts.step
     summed = [jnp.zeros_like(leaf) for leaf in of_consts.chosen(consts)]
-    place = (most(taken), list(given), summed, states.rewind(token))
+    place = (total, list(given), summed, states.rewind(token))
     _, gradient, summed, token = lax.while_loop(lambda place: place[0] > 0, piece, place)
     gradient, summed = states.after(token, gradient, summed)
     return [summed, of_carry.narrowed(gradient, parts.arguments[1]), []]
 
 
-def _again(steps: _Steps, consts: Any, state: Any, begin: Any, end: Any, taken: Any) -> Any:
+def _again(steps: Steps, consts: Any, state: Any, begin: Any, end: Any, taken: Any) -> Any:
     """The states before the steps of a segment, computed again."""
 
     def ahead(n: Any, place: Any) -> Any:
