@@ -124,9 +124,9 @@ def growing(loop: Any, weight: Any, start: Any) -> Any:
     """Counters, a mask and a key in the carry, and a value that the steps close over."""
 
     def body(carry: Any) -> Any:
-        key, draw = jax.random.split(carry["key"])
-        u = carry["u"] * (1.2 + 0.1 * jnp.cos(carry["u"] * weight))
-        u = u + 0.01 * jax.random.normal(draw, u.shape)
+        words = jax.random.key_data(carry["key"]) + 1
+        key = jax.random.wrap_key_data(words)
+        u = carry["u"] * (1.2 + 0.1 * jnp.cos(carry["u"] * weight)) + 1e-3 * words[-1]
         return {"u": u, "n": carry["n"] + 1, "seen": carry["seen"] | (u > 3), "key": key}
 
     carry = {"u": start, "n": 0, "seen": start > 3, "key": jax.random.key(5)}

@@ -16,7 +16,16 @@ import unspool.jax as loops  # noqa: E402
 from jax.experimental import io_callback  # noqa: E402
 from unspool.errors import OptionError  # noqa: E402
 
-from jax_programs import LANES, WEIGHT, by_lane, close, growing, masked, python_loop, same  # noqa: E402
+from jax_programs import (  # noqa: E402
+    LANES,
+    WEIGHT,
+    by_lane,
+    close,
+    growing,
+    masked,
+    python_loop,
+    same,
+)
 
 
 @pytest.fixture
@@ -46,7 +55,8 @@ def test_each_order_of_transformations(spool: unspool.Spool) -> None:
     of_weight, of_lanes = by_lane(alone, LANES)
     inner = lambda f, axes: jax.vmap(jax.jit(f), axes)  # noqa: E731
     for vmap in (jax.vmap, inner):
-        total = lambda weight, lanes, vmap=vmap: vmap(loss, (None, 0))(weight, lanes).sum()  # noqa: E731
+        each = vmap(loss, (None, 0))
+        total = lambda *given, each=each: each(*given).sum()  # noqa: E731
         found = jax.jit(jax.grad(total, argnums=(0, 1)))(WEIGHT, LANES)
         assert close(found, (of_weight.sum(0), of_lanes), 1e-5)
     assert close(jax.grad(total, argnums=1)(WEIGHT, LANES), of_lanes, 1e-5)
@@ -117,7 +127,8 @@ def test_what_a_lane_computes_after_its_end_is_in_no_gradient(spool: unspool.Spo
         ours = partial(loss, partial(loops.while_loop, spool=spool, segment=every))
         taken = jax.value_and_grad(ours, argnums=(0, 1))
         assert close(jax.jit(jax.vmap(taken, (None, 0)))(weight, lanes), expected)
-        total = lambda weight, ours=ours: jax.vmap(ours, (None, 0))(weight, lanes).sum()  # noqa: E731
+        each = jax.vmap(ours, (None, 0))
+        total = lambda weight, each=each: each(weight, lanes).sum()  # noqa: E731
         assert close(jax.jit(jax.grad(total))(weight), expected[1][0].sum())
 
 
@@ -192,7 +203,8 @@ def test_predicates_and_steps_call_back_as_in_lax_while_loop(
         return value
 
     def called(loop: Any, lanes: bool) -> list[str]:
-        taken = lambda u: loop(lambda u: noted("cond", u) < 9.0, lambda u: noted("body", 2 * u), u)  # noqa: E731
+        going, step = lambda u: noted("cond", u) < 9.0, lambda u: noted("body", 2 * u)
+        taken = partial(loop, going, step)
         found = jax.vmap(taken)(jnp.array([0.5, 3.0])) if lanes else taken(0.5)
         jax.block_until_ready(found)
         jax.effects_barrier()
@@ -208,7 +220,7 @@ def test_predicates_and_steps_call_back_as_in_lax_while_loop(
 
 
 def test_a_condition_that_is_mapped_over_around_a_loop(spool: unspool.Spool) -> None:
-    branch = lambda u: loops.while_loop(lambda u: u < 9.0, lambda u: u * u, u, spool=spool)  # noqa: E731
+    branch = partial(loops.while_loop, lambda u: u < 9.0, lambda u: u * u, spool=spool)
     chosen = lambda u: jax.lax.cond(u > 2.0, branch, jnp.sin, u)  # noqa: E731
     with pytest.raises(OptionError, match=r"jax\.lax\.cond"):
         jax.vmap(jax.grad(chosen))(jnp.array([1.5, 3.0]))
