@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from typing import Any
 
 import pytest
@@ -142,10 +143,12 @@ def test_freed_memory_that_glibc_keeps_is_counted() -> None:
 
 def test_on_a_cpu_the_growth_is_that_of_the_loop(spool: unspool.Spool) -> None:
     weight = torch.ones(64, requires_grad=True)
-    held: list[torch.Tensor] = []
+    held: list[mmap.mmap] = []
 
     def step(u: torch.Tensor, _: Any) -> Any:
-        held.append(torch.ones(MIB))
+        # Memory that the process has not had before, whatever its heap has free.
+        held.append(mmap.mmap(-1, 4 * MIB))
+        held[-1].write(bytes([1]) * (4 * MIB))
         return u * weight, None
 
     found: list[ScanReport] = []

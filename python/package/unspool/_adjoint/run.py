@@ -272,6 +272,8 @@ class Run:
             # As a whole, whatever it is for.
             self.there.discard(step)
             self.hold(step, False)
+        elif step < self.reached:
+            raise ScheduleError(f"State {step} was passed before the schedule was chosen.")
         elif self.put_or_choose(step, step, only_reversed):
             self.hold(step, only_reversed)
         else:
