@@ -468,3 +468,22 @@ def test_a_revolve_is_chosen_where_memory_is_all_there_is(seen: choosing.Seen) -
     coded, why, _ = choosing.choose(dataclasses.replace(alone, ratio=4.0))
     assert coded.counts().recomputed_steps < found.counts().recomputed_steps / 2
     assert "stored in 284.44 KiB" in why, "counted on for the most part"
+
+
+def test_states_that_were_not_saved_cost_slots_and_not_nearly_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Saves are dear, so that states 1 and 2 are passed; the best plan may have them.
+    seen: list[choosing.Seen] = []
+    choose = choosing.choose
+    monkeypatch.setattr(first_steps, "DEAR", 0.0)
+    monkeypatch.setattr(choosing, "choose", lambda one: seen.append(one) or choose(one))
+    with unspool.Spool(host_memory=20 * BYTES, device="cpu") as spool:
+        report = Problem(N).run(Auto(N), spool)
+    assert report.forward_steps <= 2 * N
+    (one,) = seen
+    tiers = choosing.room_of(one.before, one.reserved)
+    plan = choosing.make_plan(choosing._problem(one), tiers, choosing._links(one, tiers))
+    sparse = choosing._sparse(one, plan)
+    assert choosing._early_saves(sparse.schedule, one) <= one.there
+    assert sparse.peak_copies >= 4

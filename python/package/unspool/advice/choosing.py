@@ -18,7 +18,7 @@ from ..stats import Stats, TierStats, size, time
 from .coding import ON_CPU, ON_GPU, Settled
 from .links import Link, Links, Rate
 from .planning import Limits, candidate_of, make_plan, resized
-from .plans import NoPlanError, Plan, Problem, WhatIf
+from .plans import Candidate, NoPlanError, Plan, Problem, WhatIf
 from .proposals import KINDS
 from .sizes import Tiers
 
@@ -138,10 +138,21 @@ def _plan(seen: Seen, tiers: Tiers) -> Plan:
         less = room_of(seen.before, seen.reserved + seen.state_bytes)
         plan = make_plan(problem, less, links, seen.kinds, limits=seen.limits)
     found = [one for one in plan.candidates if _early_saves(one.schedule, seen) <= seen.there]
-    if not found:
-        fewest = Revolve(seen.steps, 1)
-        found = [candidate_of(problem, repr(fewest), fewest, plan.tiers, plan.links)]
-    return replace(plan, candidates=tuple(found))
+    return replace(plan, candidates=tuple(found or [_sparse(seen, plan)]))
+
+
+def _sparse(seen: Seen, plan: Plan) -> Candidate:
+    """A schedule that saves no state that was passed: of fewer and fewer slots, down to one."""
+    slots = max(one.peak_copies for one in plan.candidates)
+    while True:
+        schedule = Revolve(seen.steps, min(slots, seen.steps - 1))
+        if slots <= 1 or _early_saves(schedule, seen) <= seen.there:
+            try:
+                return candidate_of(plan.problem, repr(schedule), schedule, plan.tiers, plan.links)
+            except Error:
+                if slots <= 1:
+                    raise
+        slots //= 2
 
 
 def _early_saves(schedule: Schedule, seen: Seen) -> set[int]:
