@@ -485,5 +485,25 @@ def test_states_that_were_not_saved_cost_slots_and_not_nearly_all_of_them(
     tiers = choosing.room_of(one.before, one.reserved)
     plan = choosing.make_plan(choosing._problem(one), tiers, choosing._links(one, tiers))
     sparse = choosing._sparse(one, plan)
-    assert choosing._early_saves(sparse.schedule, one) <= one.there
+    assert choosing._can_follow(sparse.schedule, one)
     assert sparse.peak_copies >= 4
+
+
+def test_a_state_that_was_passed_without_a_save_is_in_no_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[choosing.Seen] = []
+    choose = choosing.choose
+    monkeypatch.setattr(first_steps, "DEAR", 0.0)
+
+    # The first saves were dear, and the later ones cost nothing: every state would be kept.
+    def quick(one: choosing.Seen) -> Any:
+        seen.append(dataclasses.replace(one, save_seconds=1e-9, step_seconds=1e-3))
+        return choose(seen[-1])
+
+    monkeypatch.setattr(choosing, "choose", quick)
+    problem = Problem(N)
+    with unspool.Spool(host_memory="1MiB", device="cpu") as spool:
+        problem.run(Auto(N), spool)
+    assert seen[0].taken > 1 and seen[0].there == {0}
+    assert same_gradient(problem, REFERENCE)

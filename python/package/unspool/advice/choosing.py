@@ -115,7 +115,8 @@ def choose(seen: Seen) -> tuple[Schedule, str, Plan | None]:
         tiers = room_of(seen.before, seen.reserved)
     name, copying = tiers.names[0], 2 * seen.save_seconds
     room = tiers.slots(name, seen.reverse_bytes, seen.on_gpu)
-    if seen.steps - 1 <= room and copying <= seen.step_seconds:
+    is_quick = seen.steps - 1 <= room and copying <= seen.step_seconds
+    if is_quick and _can_follow(StoreAll(seen.steps), seen):
         why = f"every state fits the {name} tier and is copied faster than computed"
         return StoreAll(seen.steps), why, None
     if max(tiers.capacity.values()) < seen.state_bytes:
@@ -137,7 +138,7 @@ def _plan(seen: Seen, tiers: Tiers) -> Plan:
     except NoPlanError:
         less = room_of(seen.before, seen.reserved + seen.state_bytes)
         plan = make_plan(problem, less, links, seen.kinds, limits=seen.limits)
-    found = [one for one in plan.candidates if _early_saves(one.schedule, seen) <= seen.there]
+    found = [one for one in plan.candidates if _can_follow(one.schedule, seen)]
     return replace(plan, candidates=tuple(found or [_sparse(seen, plan)]))
 
 
@@ -146,7 +147,7 @@ def _sparse(seen: Seen, plan: Plan) -> Candidate:
     slots = max(one.peak_copies for one in plan.candidates)
     while True:
         schedule = Revolve(seen.steps, min(slots, seen.steps - 1))
-        if slots <= 1 or _early_saves(schedule, seen) <= seen.there:
+        if slots <= 1 or _can_follow(schedule, seen):
             try:
                 return candidate_of(plan.problem, repr(schedule), schedule, plan.tiers, plan.links)
             except Error:
@@ -155,11 +156,12 @@ def _sparse(seen: Seen, plan: Plan) -> Candidate:
         slots //= 2
 
 
-def _early_saves(schedule: Schedule, seen: Seen) -> set[int]:
-    """The states that a schedule saves and that were passed already."""
+def _can_follow(schedule: Schedule, seen: Seen) -> bool:
+    """Whether all states that a schedule saves of those that were passed already are saved."""
     sweep = takewhile(lambda one: isinstance(one, Save | Forward), schedule)
     early = takewhile(lambda one: not (isinstance(one, Save) and one.step >= seen.taken), sweep)
-    return {action.step for action in islice(early, 2 * seen.taken) if isinstance(action, Save)}
+    first = islice(early, 2 * seen.taken)
+    return all(one.step in seen.there for one in first if isinstance(one, Save))
 
 
 def room_of(stats: Stats, reserved: int = 0) -> Tiers:
