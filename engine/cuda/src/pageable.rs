@@ -10,9 +10,8 @@
 //! The buffers are kept for later copies until the end of the process, and with them the device's
 //! context, as in other CUDA libraries.
 
-use std::num::NonZero;
 use std::panic::resume_unwind;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, available_parallelism, scope};
 use std::time::{Duration, Instant};
 
@@ -34,10 +33,10 @@ const KEPT: usize = 8;
 
 static RINGS: Mutex<Vec<StagingRing>> = Mutex::new(Vec::new());
 
-/// Bytes from which on several threads fill buffers, and how many: one copies 6 to 10 GB/s, and a
-/// link takes 55.
+/// The least bytes that each of several threads copies into buffers, and the most threads: one
+/// copies 6 to 10 GB/s, and a link takes 55.
 const SHARE: usize = 16 << 20;
-const SHARES: usize = 4;
+const MOST_SHARES: usize = 4;
 
 /// Copies `from` to `to`, of the same length, after what was enqueued on `stream` before; the bytes
 /// are on the device when this returns. `from` may be any memory of the host. Several threads share
@@ -59,24 +58,34 @@ pub fn host_to_device(
         return Ok(());
     }
     let deadline = Instant::now() + limit;
-    let cores = available_parallelism().map_or(1, NonZero::get);
-    let shares = (from.len() / SHARE).min(cores).clamp(1, SHARES);
-    let (now, later) =
-        from.split_at(from.len().div_ceil(shares).next_multiple_of(4096).min(from.len()));
-    let before = if later.is_empty() { None } else { Some(stream.record()?) };
+    if from.len() < 2 * SHARE {
+        return fill(stream, to, from, deadline);
+    }
+    fill_together(stream, to, from, deadline)
+}
+
+/// As [`fill`], by several threads. The others have streams of their own, which begin after what
+/// was enqueued on `stream` before.
+fn fill_together(
+    stream: &Stream,
+    to: &DeviceSpan,
+    from: &[u8],
+    deadline: Instant,
+) -> Result<(), DeviceError> {
+    let len = from.len().div_ceil((from.len() / SHARE).min(shares())).next_multiple_of(4096);
+    let before = &stream.record()?;
     scope(|scope| {
         let mut others = Vec::new();
-        let mut at = now.len() as u64;
-        for share in later.chunks(now.len()) {
-            let (to, before) = (to.slice(at, share.len() as u64)?, before.as_ref());
+        for (index, share) in from.chunks(len).enumerate().skip(1) {
+            let to = to.slice((index * len) as u64, share.len() as u64)?;
             let copy = move || fill_beside(stream.context(), before, &to, share, deadline);
             match Builder::new().name("unspool-fill".to_owned()).spawn_scoped(scope, copy.clone()) {
                 Ok(thread) => others.push(thread),
                 Err(_) => copy()?,
             }
-            at += share.len() as u64;
         }
-        let done = fill(stream, &to.slice(0, now.len() as u64)?, now, deadline);
+        let first = &from[..len.min(from.len())];
+        let done = fill(stream, &to.slice(0, first.len() as u64)?, first, deadline);
         let joined = others
             .into_iter()
             .map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -84,16 +93,22 @@ pub fn host_to_device(
     })
 }
 
+/// How many threads share a copy at most. The system is asked once: it reads files for its answer.
+fn shares() -> usize {
+    static SHARES: OnceLock<usize> = OnceLock::new();
+    *SHARES.get_or_init(|| available_parallelism().map_or(1, usize::from).min(MOST_SHARES))
+}
+
 /// As [`fill`], on a stream of its own behind `before`.
 fn fill_beside(
     context: &Context,
-    before: Option<&Event>,
+    before: &Event,
     to: &DeviceSpan,
     from: &[u8],
     deadline: Instant,
 ) -> Result<(), DeviceError> {
     let stream = Stream::new(context)?;
-    before.map_or(Ok(()), |before| stream.wait_for(before))?;
+    stream.wait_for(before)?;
     let _scope = enter(&stream, &[to])?;
     fill(&stream, to, from, deadline)
 }

@@ -41,7 +41,7 @@ pub(crate) fn read_and_sum(
     Ok(whole.fold(checksum(&[]), join))
 }
 
-/// The pieces of a payload that nobody has begun to read, each with the place for its checksum.
+/// The pieces of a payload that are still to be read, and where the checksum of each is written.
 struct Pieces<'a> {
     store: &'a dyn Tier,
     id: CheckpointId,

@@ -41,9 +41,9 @@ class Steps:
     """Steps that take about so long, on the CPU or a GPU, and change a few values of the state."""
 
     def __init__(self, seconds: float, count: int, gpu: bool) -> None:
-        self.library: Any = importlib.import_module("cupy") if gpu else np
-        self.u = self.library.zeros(count, np.float32)
-        self.field = self.library.ones(1 << 20 if gpu else 1 << 9, np.float32)
+        self.xp: Any = importlib.import_module("cupy") if gpu else np
+        self.u = self.xp.zeros(count, np.float32)
+        self.field = self.xp.ones(1 << 20 if gpu else 1 << 9, np.float32)
         self.seen: list[Any] = []
         self.rounds = 1
         self._calibrate(seconds)
@@ -60,12 +60,12 @@ class Steps:
     def work(self) -> None:
         """What a step computes."""
         for _ in range(self.rounds):
-            self.library.sqrt(self.field, out=self.field)
+            self.xp.sqrt(self.field, out=self.field)
 
     def synchronize(self) -> None:
         """Waits for a GPU."""
-        if self.library is not np:
-            self.library.cuda.Device().synchronize()
+        if self.xp is not np:
+            self.xp.cuda.Device().synchronize()
 
     def forward(self, u: Any, start: int, stop: int) -> None:
         """Takes the steps."""

@@ -49,7 +49,7 @@ impl Store {
         self.fail_after(0, fault);
     }
 
-    /// Lets so many calls succeed before one does not.
+    /// The next `calls` calls succeed, and the one after them fails.
     pub fn fail_after(&self, calls: usize, fault: Fault) {
         let faults = &mut lock(&self.inside).faults;
         faults.extend((0..calls).map(|_| None));

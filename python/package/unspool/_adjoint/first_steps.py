@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 
 __all__ = ["FirstSteps"]
 
-#: Steps that are taken at most, as a number and as a share of all; and steps besides the first one
-#: that are timed in any case.
+#: The most first steps, and their largest share of all steps. At least `TIMED` steps after the
+#: first one are timed.
 MOST, PART, TIMED = 8, 1 / 50, 2
 
 #: Steps of a run in which another save shows what it takes into memory that was used before. In
 #: shorter ones it is taken to be this share of the first one.
 LONG, USED = 64, 0.3
 
-#: A save that takes as long as so many steps is dear: the fastest schedule makes few of them.
+#: Where a save takes longer than this many steps, the states of the first steps are not saved:
+#: the fastest schedule will have few saves.
 DEAR = 2.0
 
 #: Seconds that more steps than these may take, and their share of the whole run.
@@ -52,8 +53,9 @@ class FirstSteps:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.steps = run.steps or 0
+        #: Seconds of each step.
         self.forward: list[float] = []
-        #: Of saves into memory that nobody had used, and of others.
+        #: Seconds of saves: into memory that is used for the first time, and into other memory.
         self.cold: list[float] = []
         self.warm: list[float] = []
         self.seen: Seen | None = None

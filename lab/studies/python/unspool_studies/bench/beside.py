@@ -68,6 +68,12 @@ class Copier:
             thread.join()
         return held_up(times, self.usual)
 
+    def copy(self, times: int) -> None:
+        """Makes so many copies in the calling thread, and waits for each."""
+        self._cuda.enter()
+        for _ in range(times):
+            self._once()
+
     def _copy_until(self, end: threading.Event, begun: threading.Event, times: list[float]) -> None:
         self._cuda.enter()
         while not end.is_set():

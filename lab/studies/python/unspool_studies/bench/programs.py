@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from unspool_studies.bench.beside import Copier
 from unspool_studies.bench.cuda import Cuda, Stream
 from unspool_studies.bench.measure import Sample
 from unspool_studies.bench.options import Plan
@@ -124,24 +125,13 @@ Way = Callable[[Cuda, Plan], AbstractContextManager[Beside]]
 def _raw(cuda: Cuda, plan: Plan) -> Iterator[Beside]:
     """Copies by hand."""
     size, count = plan.checkpoint, _count(plan)
-    device, host = cuda.malloc(size), cuda.host_alloc(size)
-
-    def copy() -> None:
-        cuda.enter()
-        stream, event = cuda.stream(), cuda.event()
-        for _ in range(count):
-            cuda.down(host, device, size, stream)
-            cuda.record(event, stream)
-            cuda.wait_event(event)
-        cuda.destroy_event(event)
-
-    thread = threading.Thread(target=copy)
+    copier = Copier(cuda, size)
+    thread = threading.Thread(target=copier.copy, args=(count,))
     try:
         yield Beside(count * size, thread.start, lambda: not thread.is_alive())
         thread.join()
     finally:
-        cuda.free(device)
-        cuda.free_host(host)
+        copier.close()
 
 
 @contextmanager

@@ -278,8 +278,8 @@ def _refuse_early(job: Job, options: argparse.Namespace, engine: Engine | None) 
 
 
 def _check_disk(job: Job, processes: int, ratio: float) -> None:
-    """Whether the disk has room for what the memory cannot hold, of copies that become so many
-    times smaller."""
+    """Refuses a history that does not fit into memory and on the disk; the codec makes copies
+    smaller by `ratio`."""
     with job.spool() as spool:
         memory = sum(tier.capacity or 0 for tier in spool.stats().tiers if tier.name != "disk")
     if job.memory.directory is not None:

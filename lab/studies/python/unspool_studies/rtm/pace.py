@@ -54,8 +54,8 @@ class Pace:
 
     @cached_property
     def compression(self) -> Compression | None:
-        """What the codec makes of states that have waves in them; None where there is no codec, and
-        where the spool decides for each state whether it is encoded."""
+        """The codec's ratio and speed, measured on states with waves in them. None without a codec,
+        and with `"auto"`, which decides for each state."""
         job = self._job
         if job.memory.codec in (None, "auto"):
             return None
@@ -151,8 +151,14 @@ class Pace:
 
 
 def _tried(spool: Spool, levels: Sequence[Any], size: int) -> tuple[float, float]:
-    """Bytes per second of the encoder and of the decoder, of a state of so many in main memory. The
-    second save is timed: memory that is used for the first time is slower."""
+    """Encodes and decodes one state in main memory: the speeds of both, in bytes of the state a
+    second. The second save is timed, as memory that is used for the first time is slower.
+
+    Args:
+        spool: whose codec is tried.
+        levels: the arrays of the state.
+        size: its bytes.
+    """
     for _ in range(2):
         begin = time.perf_counter()
         spool.save(0, *levels)
