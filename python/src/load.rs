@@ -1,12 +1,13 @@
 //! `load`: a restore into arrays that are made for it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyByteArray, PyDict, PyTuple};
 use unspool::gpu::Gpu;
-use unspool::{Head, Region};
+use unspool::{Head, Region, Spool};
 
 use crate::array::{Label, take};
 use crate::call::{head, restore_into};
@@ -64,6 +65,44 @@ pub fn load_parts<'py>(
         parts.set_item(&region.name, if text { array } else { maker.finish(&array)? })?;
     }
     Ok(parts)
+}
+
+/// Some arrays of `version`, or parts of them.
+///
+/// # Errors
+/// Those of [`load`]; `OptionError` when there are none of these names, or no such parts.
+pub fn some<'py>(
+    spool: &Bound<'py, PyAny>,
+    version: i64,
+    names: &Bound<'py, PyTuple>,
+    region: Option<&Bound<'py, PyAny>>,
+    wanted: Wanted<'_>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = spool.py();
+    let helper = py.import(intern!(py, "unspool._partial"))?.getattr(intern!(py, "load"))?;
+    helper.call1((spool, version, names, region, wanted.to, wanted.device))
+}
+
+/// Parts of an array by its place in `version`, from a durable tier, if that has it.
+///
+/// # Errors
+/// Those of the spool.
+pub fn parts<'py>(
+    py: Python<'py>,
+    spool: &Spool,
+    version: i64,
+    (index, parts): (usize, &[Range<u64>]),
+) -> PyResult<Option<Bound<'py, PyByteArray>>> {
+    let durable = detached(py, Some(version), || spool.durable(version))?;
+    if !durable {
+        return Ok(None);
+    }
+    let bytes: u64 = parts.iter().map(|part| part.end.saturating_sub(part.start)).sum();
+    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let found = PyByteArray::new_with(py, len, |bytes| {
+        detached(py, Some(version), || spool.stored(version)?.read_region(index, parts, bytes))
+    });
+    found.map(Some)
 }
 
 /// A checkpoint in arrays that were made for it, not finished yet.

@@ -6,12 +6,13 @@ mod saving;
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
+use pyo3::types::{PyByteArray, PyDict, PyIterator, PyList, PyTuple};
 use unspool::{Codecs, ErrorKind, Settings, TierKind, Unflushed};
 
 use crate::codecs::UnseenNames;
@@ -302,30 +303,52 @@ impl Spool {
     /// They are made on `device`: `"cpu"`, `"cuda"` or `"cuda:0"` and so on. Without it, those of
     /// CuPy, PyTorch and JAX are made on the GPU of the spool, if it has one.
     ///
+    /// With `names` it is only these arrays, or entries of the dictionary that was saved: the
+    /// value of one, a dictionary of several. `region` is a part of an array, as an index of NumPy:
+    /// `load(7, "u", region=np.s_[0:10, ..., 3])`. From a durable tier only that is read, in pieces
+    /// of 64 KiB; encoded arrays are read whole. Such a look is no restore.
+    ///
     /// Returns:
     ///     One array when one was saved by position, a tuple when several were, a dictionary when
     ///     they were saved by name; and what holds them where that was saved. Nothing is unpickled:
     ///     the module of a dataclass has to be imported, and its object is made field by field.
     ///
     /// Raises:
-    ///     OptionError: there is no library `to` here, or it has no arrays on `device`.
+    ///     OptionError: there is no library `to` here, or it has no arrays on `device`; nothing was
+    ///         saved under one of `names`, or an array has no such `region`.
     ///     DeviceError: the spool is on another GPU.
     ///     MissingLibraryError: it, or `ml_dtypes` for bfloat16 in NumPy, is not installed.
     ///     ArrayError: it has no such dtype; or the class of a dataclass is not loaded.
     ///     All that `restore` raises for a version.
-    #[pyo3(signature = (version, /, *, to="numpy", device=None))]
+    #[pyo3(signature = (version, /, *names, region=None, to="numpy", device=None))]
     fn load<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, Self>,
         #[pyo3(from_py_with = version)] version: i64,
+        names: &Bound<'py, PyTuple>,
+        region: Option<&Bound<'py, PyAny>>,
         #[pyo3(from_py_with = given::to)] to: &str,
         #[pyo3(from_py_with = given::device)] device: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let wanted = Wanted { to, device };
-        self.call(py, version, || {
-            self.order.restoring(py, self.spool())?;
-            load::load(py, self.target(None)?, version, wanted)
-        })
+        let py = slf.py();
+        if region.is_some() || !names.is_empty() {
+            return load::some(slf.as_any(), version, names, region, Wanted { to, device });
+        }
+        slf.get().loaded(py, version, Wanted { to, device })
+    }
+
+    /// Parts of the bytes of an array of `version`, one after the other, from a durable tier; None
+    /// where that does not have it. It is no restore.
+    #[pyo3(signature = (version, index, parts, /))]
+    #[pyo3(name = "_read_parts")]
+    fn read_parts<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = version)] version: i64,
+        index: usize,
+        parts: Vec<(u64, u64)>,
+    ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
+        let parts: Vec<Range<u64>> = parts.into_iter().map(|(start, end)| start..end).collect();
+        self.call(py, version, || load::parts(py, self.spool(), version, (index, &parts)))
     }
 
     /// The arrays of `version` by name, as arrays of NumPy; of a tree also the region
@@ -700,7 +723,7 @@ impl Spool {
         py: Python<'py>,
         #[pyo3(from_py_with = version)] version: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.load(py, version, "numpy", None)
+        self.loaded(py, version, Wanted { to: "numpy", device: None })
     }
 
     /// The saved versions, in ascending order; those of the moment at which this begins.

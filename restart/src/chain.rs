@@ -119,26 +119,32 @@ fn put_together(
     Ok(whole)
 }
 
-/// The bytes of a frame, as they were before they were packed, compared with its checksums.
+/// The bytes of a frame with its head as memory tiers have it, compared with its checksums.
 fn read(spool: &Spool, step: i64) -> Result<Vec<u8>, Error> {
     let stored = spool.stored(step)?;
     let mut frame = Vec::new();
     extend(&mut frame, stored.bytes())?;
     stored.read(0, &mut frame)?;
     let wrong = |why: &str| Error::new(ErrorKind::Corrupt, format!("Its frame is damaged: {why}."));
-    let (mut head, sum) = parse_head(&frame).map_err(|why| wrong(&why.to_string()))?;
+    let (head, sum) = parse_head(&frame).map_err(|why| wrong(&why.to_string()))?;
     if head.version != step {
         return Err(wrong("it is that of another step"));
     }
+    let plain = head.in_memory();
     if head.packed.is_some() {
-        let plain = head.with_packed(None).map_err(|why| wrong(&why.to_string()))?;
         let mut whole = plain.encode(sum);
-        let (packed, begin) = (&frame[head.encoded_len() as usize..], whole.len());
+        let stored = head.encoded_len() as usize..head.sums_at() as usize;
+        let packed = frame.get(stored).ok_or_else(|| wrong("it is cut off"))?;
+        let begin = whole.len();
         extend(&mut whole, plain.payload_bytes)?;
         unpack(&head, packed, &mut whole[begin..]).map_err(|why| wrong(&why.to_string()))?;
-        (head, frame) = (plain, whole);
+        frame = whole;
+    } else if head.pieces {
+        frame.truncate(head.sums_at() as usize);
+        let front = plain.encode(sum);
+        frame[..front.len()].copy_from_slice(&front);
     }
-    let payload = frame.get(head.encoded_len() as usize..).unwrap_or_default();
+    let payload = frame.get(plain.encoded_len() as usize..).unwrap_or_default();
     if checksum(payload) != sum {
         return Err(wrong("the checksum of its payload is another one"));
     }

@@ -1,6 +1,7 @@
 //! The frames of a rank's parts in its durable spool, and on their way to other places.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use unspool::{Error, ErrorKind, Spool, StoredFrame, Wait};
 use unspool_codec::{Checksum, MAX_HEAD_BYTES, head_len, parse_head};
@@ -69,9 +70,9 @@ pub(crate) fn on_its_own(
 #[derive(Debug)]
 pub struct CheckedFrame {
     frame: StoredFrame,
-    /// Where the payload begins, and its checksum; none where it is packed, and checked by who
+    /// Where the payload is, and its checksum; none where it is packed, and checked by who
     /// unpacks it.
-    payload: Option<(u64, u64)>,
+    payload: Option<(Range<u64>, u64)>,
     read: RefCell<(u64, Checksum)>,
 }
 
@@ -90,12 +91,12 @@ impl CheckedFrame {
         start.resize(len as usize, 0);
         frame.read(0, &mut start)?;
         let (head, sum) = parse_head(&start).map_err(|why| corrupt(&why.to_string()))?;
-        let payload = head.packed.is_none().then_some((len, sum));
+        let payload = head.packed.is_none().then_some((len..head.sums_at(), sum));
         Ok(CheckedFrame { frame, payload, read: RefCell::new((0, Checksum::new())) })
     }
 
     fn check(&self, at: u64, bytes: &[u8]) -> Result<(), TierError> {
-        let Some((begin, expected)) = self.payload else { return Ok(()) };
+        let Some((payload, expected)) = &self.payload else { return Ok(()) };
         let mut read = self.read.borrow_mut();
         if at == 0 {
             *read = (0, Checksum::new());
@@ -103,10 +104,10 @@ impl CheckedFrame {
         if at != read.0 {
             return Ok(());
         }
-        let skip = begin.saturating_sub(at).min(bytes.len() as u64) as usize;
-        read.1.update(&bytes[skip..]);
+        let within = |place: u64| place.saturating_sub(at).min(bytes.len() as u64) as usize;
+        read.1.update(&bytes[within(payload.start)..within(payload.end)]);
         read.0 += bytes.len() as u64;
-        if read.0 == self.frame.bytes() && read.1.value() != expected {
+        if read.0 == self.frame.bytes() && read.1.value() != *expected {
             let reason = "the checksum of its payload is another one";
             return Err(TierError::new(Failure::Corrupt, "put", "the frame", reason));
         }

@@ -54,8 +54,8 @@ pub use error::{CodecError, CodecErrorKind};
 pub use frame::{
     Checksum, FORMAT_VERSION, FrameError, FrameErrorKind, HEAD_ALIGNMENT, Head, MAGIC,
     MAX_DIMENSION, MAX_HEAD_BYTES, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS,
-    MAX_TAG_BYTES, Packed, REGION_ALIGNMENT, Region, RegionSpec, checksum, head_len,
-    joined_checksums, parse_head, version_of,
+    MAX_TAG_BYTES, PIECE_BYTES, Packed, PieceSums, REGION_ALIGNMENT, Region, RegionSpec, checksum,
+    head_len, joined_checksums, parse_head, version_of,
 };
 pub use outer::{Outer, OuterId, unpack};
 pub use spec::{Bound, CodecId, NvComp, Spec, Zfp};

@@ -42,7 +42,8 @@ fn any_codec() -> impl Strategy<Value = CodecId> {
 fn any_head() -> impl Strategy<Value = Head> {
     let packed = (any_plain(), any_packing()).prop_map(|(head, packed)| pack(head, packed));
     let encoded = (any_encoded(), any_packing()).prop_map(|(head, packed)| pack(head, packed));
-    prop_oneof![3 => any_plain(), 1 => packed, 2 => encoded]
+    let all = prop_oneof![3 => any_plain(), 1 => packed, 2 => encoded];
+    (all, any::<bool>()).prop_map(|(head, pieces)| if pieces { head.with_pieces() } else { head })
 }
 
 fn any_plain() -> impl Strategy<Value = Head> {
@@ -98,7 +99,10 @@ proptest! {
         let version = head.encode(1)[8];
         prop_assert_eq!(version == 2, head.is_encoded() || head.packed.is_some());
         prop_assert!(version == 1 || version == 2);
-        prop_assert_eq!(head.frame_bytes(), head.encoded_len() + head.stored_bytes());
+        prop_assert_eq!(head.frame_bytes() - head.sums_bytes(), head.sums_at());
+        prop_assert_eq!(head.sums_at(), head.encoded_len() + head.stored_bytes());
+        prop_assert_eq!(head.pieces, head.encode(1)[12] == 1);
+        prop_assert_eq!(head.in_memory().frame_bytes(), head.encoded_len() + head.payload_bytes);
     }
 
     #[test]

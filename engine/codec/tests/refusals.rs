@@ -94,10 +94,16 @@ fn format_version_zero_is_refused() {
 
 #[test]
 fn unknown_flag_dtype_and_codec_are_refused_as_newer() {
-    assert_refused(12, &[1, 0, 0, 0], Newer, 12, "flags 0x1");
+    assert_refused(12, &[2, 0, 0, 0], Newer, 12, "flags 0x2");
+    assert_refused(12, &[3, 0, 0, 0], Newer, 12, "flags 0x3");
     assert_refused(15, &[0x80], Newer, 12, "flags 0x80000000");
     assert_refused(FIRST + 8, &[255, 255], Newer, FIRST + 8, "dtype code 65535");
     assert_refused(FIRST + 10, &[3, 0], Newer, FIRST + 10, "codec 3");
+}
+
+#[test]
+fn checksums_of_pieces_of_a_payload_of_one_piece_are_refused() {
+    assert_refused(12, &[1, 0, 0, 0], Malformed, 12, "no checksums of pieces");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use unspool_codec::{
-    CodecErrorKind, FrameError, HEAD_ALIGNMENT, Head, Outer, Packed, checksum, head_len,
+    CodecErrorKind, FrameError, HEAD_ALIGNMENT, Head, Outer, Packed, PieceSums, checksum, head_len,
     parse_head, unpack,
 };
 use unspool_core::{CheckpointId, Failure};
@@ -20,7 +20,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// needed.
 #[derive(Debug)]
 pub struct Frame {
-    /// The head for memory tiers: never packed.
+    /// The head for memory tiers.
     head: Arc<Head>,
     checksum: OnceLock<u64>,
     /// Whether some store may hold the payload packed.
@@ -40,9 +40,9 @@ impl Frame {
         Frame::known(head, OnceLock::from(checksum))
     }
 
-    fn known(mut head: Head, checksum: OnceLock<u64>) -> Frame {
-        let packed = AtomicBool::new(head.packed.take().is_some());
-        Frame { head: Arc::new(head), checksum, packed }
+    fn known(head: Head, checksum: OnceLock<u64>) -> Frame {
+        let packed = AtomicBool::new(head.packed.is_some());
+        Frame { head: Arc::new(head.in_memory()), checksum, packed }
     }
 
     /// Its regions and their offsets.
@@ -57,13 +57,10 @@ impl Frame {
         self.checksum.get().copied()
     }
 
-    /// The checksum of the payload, computed from `payload` if necessary.
-    fn checksum_of(&self, payload: &[u8]) -> u64 {
+    /// The checksum of the payload, which that of `payload` is if it is not known yet.
+    fn checksum_or(&self, found: u64) -> u64 {
         // Two threads may compute it at once; the results are equal.
-        self.checksum().unwrap_or_else(|| {
-            let sum = checksum(payload);
-            *self.checksum.get_or_init(|| sum)
-        })
+        *self.checksum.get_or_init(|| found)
     }
 }
 
@@ -84,13 +81,14 @@ pub fn write_frame(
     buffers: &Arc<Pool>,
 ) -> Result<(), TransferError> {
     assert_eq!(payload.len() as u64, frame.head.payload_bytes, "the payload is that of the head");
-    let sum = frame.checksum_of(payload);
+    let sums = PieceSums::of(payload);
+    let sum = frame.checksum_or(sums.whole(payload.len() as u64));
     if let Some((head, packed)) = outer.and_then(|outer| pack(outer, frame, payload, buffers)) {
         // Set before the store has the frame, so that every reader sees it.
         frame.packed.store(true, Ordering::Relaxed);
-        return put(store, id, &head.encode(sum), &packed, buffers);
+        return put(store, id, (&head.with_pieces(), sum, &sums), &packed, buffers);
     }
-    put(store, id, &frame.head.encode(sum), payload, buffers)
+    put(store, id, (&frame.head.with_pieces(), sum, &sums), payload, buffers)
 }
 
 /// The head and the bytes of a packed frame, if packing makes the frame shorter.
@@ -111,13 +109,14 @@ fn pack(
 fn put(
     store: &dyn Tier,
     id: CheckpointId,
-    encoded: &[u8],
-    payload: &[u8],
+    (head, sum, sums): (&Head, u64, &PieceSums),
+    stored: &[u8],
     buffers: &Arc<Pool>,
 ) -> Result<(), TransferError> {
-    let mut head = staging(buffers, encoded.len() as u64)?;
-    head.copy_from_slice(encoded);
-    Ok(store.put(id, 0, &[&head, payload])?)
+    let mut front = staging(buffers, head.encoded_len())?;
+    front.copy_from_slice(&head.encode(sum));
+    let sums = if head.pieces { sums.encode() } else { Vec::new() };
+    Ok(store.put(id, 0, &[&front, stored, &sums])?)
 }
 
 /// Reads the payload of `id` from a store into `payload`, unpacks it, and checks that it is the one
@@ -143,14 +142,24 @@ pub fn read_frame(
         read_plain(store, id, frame, verify, payload, buffers)
     };
     let checked = read.and_then(|sum| sum.map_or(Ok(()), |sum| check_payload(frame, sum)));
-    checked.map_err(|error| match (error.kind(), error.tier_error()) {
+    checked.map_err(|error| located(error, store, id, frame))
+}
+
+/// Says in which file of a store damage was found.
+pub(crate) fn located(
+    error: TransferError,
+    store: &dyn Tier,
+    id: CheckpointId,
+    frame: &Frame,
+) -> TransferError {
+    match (error.kind(), error.tier_error()) {
         (Failure::Corrupt, None) => {
             let (version, place) = (frame.head.version, store.locate(id));
             let doing = format!("the frame of version {version} in {place}");
             error.while_doing(doing).found_at(place)
         }
         _ => error,
-    })
+    }
 }
 
 /// Reads a frame that is known to be unpacked, and with `verify` gives the checksum of its payload.
@@ -183,7 +192,7 @@ fn read_packed(
     payload: &mut [u8],
     buffers: &Arc<Pool>,
 ) -> Result<(), TransferError> {
-    let found = check_head(frame, &read_head(store, id, buffers)?)?;
+    let found = stored_head(store, id, frame, buffers)?;
     let start = found.encoded_len();
     if found.packed.is_none() {
         return Ok(store.get(id, start, &mut [payload])?);
@@ -196,6 +205,16 @@ fn read_packed(
         let kind = if memory { Failure::Io } else { Failure::Corrupt };
         TransferError::new(kind, cause.to_string())
     })
+}
+
+/// Reads the head as it is in the store, and compares it with the expected one.
+pub(crate) fn stored_head(
+    store: &dyn Tier,
+    id: CheckpointId,
+    frame: &Frame,
+    buffers: &Arc<Pool>,
+) -> Result<Head, TransferError> {
+    check_head(frame, &read_head(store, id, buffers)?)
 }
 
 /// Reads the bytes of a head of any length.
@@ -217,12 +236,10 @@ fn read_head(
 /// Compares a head that was read with the expected one, and returns it as it is in the store.
 fn check_head(frame: &Frame, bytes: &[u8]) -> Result<Head, TransferError> {
     // Any error means that these are not the bytes that were written.
-    let (mut head, written) = parse_head(bytes).map_err(|cause| unreadable(&cause))?;
-    let packed = head.packed.take();
-    if head != **frame.head() {
+    let (head, written) = parse_head(bytes).map_err(|cause| unreadable(&cause))?;
+    if head.in_memory() != **frame.head() {
         return Err(corrupt("its head describes another checkpoint"));
     }
-    head.packed = packed;
     match frame.checksum() {
         Some(known) if known != written => Err(corrupt("its head belongs to another payload")),
         _ => {
@@ -248,7 +265,7 @@ fn unreadable(cause: &FrameError) -> TransferError {
     corrupt(&format!("its head cannot be read ({cause})"))
 }
 
-fn corrupt(what: &str) -> TransferError {
+pub(crate) fn corrupt(what: &str) -> TransferError {
     let remedy = "Check the storage: its bytes have changed since they were written.";
     TransferError::new(Failure::Corrupt, format!("{what}. {remedy}"))
 }

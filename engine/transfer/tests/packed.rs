@@ -108,8 +108,8 @@ fn head_of_many_arrays_is_read_whole_before_what_is_packed() {
 fn damage_of_a_packed_frame_is_found_with_its_checksum() {
     for outer in ALL {
         let (store, buffers, frame) = written(outer);
-        let len = stored(&store).len();
-        for byte in [20, 4096, 4096 + 3, len - 1] {
+        let end = parse_head(&stored(&store)).unwrap().0.sums_at() as usize;
+        for byte in [20, 4096, 4096 + 3, end - 1] {
             store.damage(ID, byte);
             let error = read(&store, &frame, true, &buffers).expect_err("damaged");
             assert_eq!(error.kind(), Failure::Corrupt, "{outer:?}, byte {byte}: {error}");

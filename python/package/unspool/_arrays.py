@@ -107,6 +107,31 @@ def finish(array: Any, to: str, device: int | None) -> Any:
     )
 
 
+def over(memory: bytearray, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """An array of NumPy over these bytes."""
+    return _library("numpy").frombuffer(memory, "uint8").view(dtype).reshape(shape)
+
+
+def converted(array: Any, dtype: str, to: str, device: int | None) -> Any:
+    """An array of NumPy, whose dtype in a checkpoint is `dtype`, as one of the library `to`.
+
+    Raises:
+        MissingLibraryError, ArrayError: as `allocate`.
+    """
+    numpy = _library("numpy")
+    target = allocate(array.shape, dtype, to, device)
+    if to in ("numpy", "jax"):
+        target[...] = array
+        return finish(target, to, device)
+    plain = numpy.array(array, order="C").reshape(-1).view("uint8")
+    if plain.size and to == "torch":
+        source = _library("torch").frombuffer(plain, dtype=target.dtype)
+        target.reshape(-1).copy_(source)
+    elif plain.size:
+        target.reshape(-1).view("uint8").set(plain)
+    return target
+
+
 def adopt(buffer: Any, to: str) -> Any:
     """A buffer of the spool as an array of the library `to`, over the same memory.
 

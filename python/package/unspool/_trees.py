@@ -118,6 +118,21 @@ def build(text: bytes, arrays: dict[str, Any]) -> Any:
     return _read(_parse(text), arrays)
 
 
+def entry(text: bytes, name: str) -> tuple[bytes, list[str]] | None:
+    """The text of one entry of the outermost dictionary, and the names of the arrays in it; None
+    where there is no such entry.
+
+    Raises:
+        ArrayError: the text is not one of ours.
+    """
+    spelled = _parse(text)
+    if not isinstance(spelled, dict) or name not in spelled.get("dict", ()):
+        return None
+    found = spelled["of"][spelled["dict"].index(name)]
+    content = {"unspool": max(FORMATS), "tree": found}
+    return text_of(content).encode(), [each["array"] for each in _arrays_in(found)]
+
+
 def assign(
     text: bytes, tree: Any, regions: Iterable[Region] = ()
 ) -> tuple[list[tuple[str, Any]], Callable[[], None]]:

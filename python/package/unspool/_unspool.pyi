@@ -200,7 +200,8 @@ class Spool:
         self,
         version: SupportsIndex,
         /,
-        *,
+        *names: str,
+        region: Any = None,
         to: Literal["numpy", "cupy", "torch", "jax"] = "numpy",
         device: str | None = None,
     ) -> Any:
@@ -210,19 +211,26 @@ class Spool:
         They are made on `device`: `"cpu"`, `"cuda"` or `"cuda:0"` and so on. Without it, those of
         CuPy, PyTorch and JAX are made on the GPU of the spool, if it has one.
 
+        With `names` it is only these arrays, or entries of the dictionary that was saved: the
+        value of one, a dictionary of several. `region` is a part of an array, as an index of NumPy:
+        `load(7, "u", region=np.s_[0:10, ..., 3])`. From a durable tier only that is read, in pieces
+        of 64 KiB; encoded arrays are read whole. Such a look is no restore.
+
         Returns:
             One array when one was saved by position, a tuple when several were, a dictionary when
             they were saved by name; and what holds them where that was saved. Nothing is unpickled:
             the module of a dataclass has to be imported, and its object is made field by field.
 
         Raises:
-            OptionError: there is no library `to` here, or it has no arrays on `device`.
+            OptionError: there is no library `to` here, or it has no arrays on `device`; nothing was
+                saved under one of `names`, or an array has no such `region`.
             DeviceError: the spool is on another GPU.
             MissingLibraryError: it, or `ml_dtypes` for bfloat16 in NumPy, is not installed.
             ArrayError: it has no such dtype; or the class of a dataclass is not loaded.
             All that `restore` raises for a version.
         """
 
+    def _read_parts(self, version: int, index: int, parts: Any, /) -> bytearray | None: ...
     def _load_parts(self, version: SupportsIndex, /) -> dict[str, Any]: ...
     @overload
     def writing(
@@ -622,9 +630,7 @@ def trim() -> int:
     """
 
 def size_in_bytes(text: str, /) -> int:
-    """The bytes of a size that is written as text, as every option takes it. A `ValueError` says
-    what to write instead, as the end of a sentence.
-    """
+    """The bytes of a size as text. A `ValueError` ends a sentence that says what to write."""
 
 def duration_in_seconds(text: str) -> float: ...
 def automatic_rule(ranks: int) -> tuple[float, float]: ...
@@ -638,9 +644,7 @@ def examine(
 _Errors = tuple[int, float, float, int]
 
 def codecs_of(value: Any, place: str) -> tuple[Codec, dict[str, Codec]]:
-    """What `codec=` was given at `place`, as the codec of all arrays and those of single ones: each
-    as it is written shortest.
-    """
+    """The codec of all arrays and those of single ones, of what `codec=` was given at `place`."""
 
 def codec_room(dtype: str, shape: Sequence[int], codec: Any, outer: str | None) -> int: ...
 def codec_encode(
@@ -694,9 +698,7 @@ class ScheduleCore:
     def multi_level(
         steps: int, levels: Sequence[tuple[str, int | None, float, float]], step_seconds: float
     ) -> ScheduleCore:
-        """`levels`: for each tier, fastest first, its name, its slots (None: as many as are
-        wanted), and the seconds that writing and reading a state take.
-        """
+        """`levels`: of each tier its name, its slots or None, seconds to write and to read."""
 
     @staticmethod
     def trace(text: str) -> ScheduleCore:
@@ -755,9 +757,7 @@ class Ahead:
 
 @final
 class Uses:
-    """What a dry run found: for every state that was kept, from its first save to the discard of
-    its last copy, whether a `Forward` or a `Save` ever relies on it. One bit each.
-    """
+    """Of every state that was kept, whether a `Forward` or a `Save` ever relies on it."""
 
     def __new__(cls, at_end: bool = False) -> Self: ...
     def keep(self, steps: Iterable[int]) -> None: ...

@@ -13,6 +13,7 @@ use crate::front::Front;
 use crate::gpu::{self, KeptArrays};
 use crate::hints::RestoreOrder;
 use crate::lend::{InPlace, Written};
+use crate::load::{self, Wanted};
 use crate::panics::guarded;
 use crate::target::Target;
 use crate::waiting::detached;
@@ -80,6 +81,19 @@ impl Spool {
         work: impl FnOnce() -> PyResult<T>,
     ) -> PyResult<T> {
         guarded(py, work).map_err(|raised| self.blocks.explained(py, raised, version))
+    }
+
+    /// All of `version`, as arrays of a library.
+    pub(crate) fn loaded<'py>(
+        &self,
+        py: Python<'py>,
+        version: i64,
+        wanted: Wanted<'_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.call(py, version, || {
+            self.order.restoring(py, self.spool())?;
+            load::load(py, self.target(None)?, version, wanted)
+        })
     }
 
     /// Warns that this spool was not closed, unless it belongs to the process before a fork.

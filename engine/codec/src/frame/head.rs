@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::checksum::Checksum;
 use super::error::{FrameError, FrameErrorKind};
 use super::limits::{
-    FIXED_BYTES, FORMAT_VERSION, HEAD_ALIGNMENT, HEAD_CHECKSUM_AT, MAGIC, MAX_HEAD_BYTES,
-    MAX_REGIONS, PACKING_BYTES, PLAIN_VERSION,
+    FIXED_BYTES, FLAG_PIECES, FORMAT_VERSION, HEAD_ALIGNMENT, HEAD_CHECKSUM_AT, MAGIC,
+    MAX_HEAD_BYTES, MAX_REGIONS, PACKING_BYTES, PIECE_BYTES, PLAIN_VERSION,
 };
 use super::region::{Region, RegionSpec, StoredSize, quoted};
 use crate::outer::OuterId;
@@ -29,6 +29,10 @@ pub struct Head {
     pub payload_bytes: u64,
     /// The packing of the payload in a store, if it is packed there.
     pub packed: Option<Packed>,
+    /// Whether a store has the checksums of the payload's pieces after it: [`PieceSums`].
+    ///
+    /// [`PieceSums`]: crate::PieceSums
+    pub pieces: bool,
     /// Whether any array was encoded when it was made: asked for each array of many.
     pub(super) encoded: bool,
 }
@@ -118,7 +122,7 @@ impl Head {
             return Err(FrameError::new(FrameErrorKind::Invalid, what));
         }
         let encoded = any_encoded(&regions);
-        let head = Head { version, regions, payload_bytes, packed: None, encoded };
+        let head = Head { version, regions, payload_bytes, packed: None, pieces: false, encoded };
         head.check_encoded_len()?;
         Ok(head)
     }
@@ -140,6 +144,19 @@ impl Head {
         Ok(head)
     }
 
+    /// The head of the same payload in a store that has the checksums of its pieces: none of a
+    /// payload of one piece, of which the head has the checksum.
+    #[must_use]
+    pub fn with_pieces(&self) -> Head {
+        Head { pieces: self.payload_bytes > PIECE_BYTES, ..self.clone() }
+    }
+
+    /// The head as memory tiers have it: neither packed nor with checksums of pieces.
+    #[must_use]
+    pub fn in_memory(&self) -> Head {
+        Head { packed: None, pieces: false, ..self.clone() }
+    }
+
     fn check_encoded_len(&self) -> Result<(), FrameError> {
         let bytes = self.encoded_len();
         if bytes <= MAX_HEAD_BYTES {
@@ -155,10 +172,23 @@ impl Head {
         head_bytes(self.format_version(), self.table_bytes())
     }
 
-    /// Bytes of the whole frame in a store: the head, and the payload as it is there.
+    /// Bytes of the whole frame in a store: the head, the payload as it is there, and the checksums
+    /// of its pieces if they are there.
     #[must_use]
     pub fn frame_bytes(&self) -> u64 {
+        self.sums_at().saturating_add(self.sums_bytes())
+    }
+
+    /// Where the payload ends in a frame, and the checksums of its pieces begin if they are there.
+    #[must_use]
+    pub fn sums_at(&self) -> u64 {
         self.encoded_len().saturating_add(self.stored_bytes())
+    }
+
+    /// Bytes of the checksums of the pieces.
+    #[must_use]
+    pub fn sums_bytes(&self) -> u64 {
+        if self.pieces { 8 * self.payload_bytes.div_ceil(PIECE_BYTES) } else { 0 }
     }
 
     /// Bytes after the head in a store.
@@ -208,7 +238,7 @@ impl Head {
         let mut out = Vec::with_capacity(usize::try_from(head_bytes).unwrap_or(0));
         out.extend_from_slice(&MAGIC);
         put_u32(&mut out, self.format_version());
-        put_u32(&mut out, 0);
+        put_u32(&mut out, if self.pieces { FLAG_PIECES } else { 0 });
         put_u64(&mut out, head_bytes);
         put_u64(&mut out, 0);
         put_u64(&mut out, self.payload_bytes);

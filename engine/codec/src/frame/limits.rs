@@ -39,6 +39,15 @@ pub const MAX_NAME_BYTES: usize = 4096;
 /// The longest tag of an opaque dtype, in bytes of UTF-8.
 pub const MAX_TAG_BYTES: usize = 65_535;
 
+/// Bytes of a piece of a payload that has a checksum of its own; the last piece may be shorter.
+pub const PIECE_BYTES: u64 = 1 << 16;
+
+/// The flag of heads of which the checksums of the pieces follow the payload.
+pub(crate) const FLAG_PIECES: u32 = 1;
+
+/// Where the flags lie in the head.
+pub(crate) const FLAGS_AT: usize = 12;
+
 /// Bytes of the head before the region table in version 1, and before the packing in version 2.
 pub(crate) const FIXED_BYTES: usize = 64;
 

@@ -5,6 +5,7 @@ mod error;
 mod head;
 mod limits;
 mod parse;
+mod pieces;
 mod region;
 
 pub use checksum::{Checksum, checksum, joined_checksums};
@@ -12,7 +13,8 @@ pub use error::{FrameError, FrameErrorKind};
 pub use head::{Head, Packed};
 pub use limits::{
     FORMAT_VERSION, HEAD_ALIGNMENT, MAGIC, MAX_DIMENSION, MAX_HEAD_BYTES, MAX_NAME_BYTES,
-    MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS, MAX_TAG_BYTES, REGION_ALIGNMENT,
+    MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS, MAX_TAG_BYTES, PIECE_BYTES, REGION_ALIGNMENT,
 };
 pub use parse::{head_len, parse_head, version_of};
+pub use pieces::PieceSums;
 pub use region::{Region, RegionSpec};

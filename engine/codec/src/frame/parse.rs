@@ -5,8 +5,9 @@ use super::head::{
     Head, Packed, any_encoded, fixed_bytes, head_bytes, head_checksum, repeated_name,
 };
 use super::limits::{
-    ENTRY_BYTES, FIXED_BYTES, FORMAT_VERSION, HEAD_ALIGNMENT, HEAD_BYTES_AT, HEAD_CHECKSUM_AT,
-    MAGIC, MAX_HEAD_BYTES, MAX_REGIONS, PACKING_BYTES, PLAIN_VERSION, REGION_ALIGNMENT, VERSION_AT,
+    ENTRY_BYTES, FIXED_BYTES, FLAG_PIECES, FLAGS_AT, FORMAT_VERSION, HEAD_ALIGNMENT, HEAD_BYTES_AT,
+    HEAD_CHECKSUM_AT, MAGIC, MAX_HEAD_BYTES, MAX_REGIONS, PACKING_BYTES, PIECE_BYTES,
+    PLAIN_VERSION, REGION_ALIGNMENT, VERSION_AT,
 };
 use super::region::{Region, check, entry_bytes, quoted};
 use crate::dtype::{Dtype, OPAQUE_CODE};
@@ -101,12 +102,16 @@ struct RegionEntry {
 impl<'a> Input<'a> {
     fn head(&mut self) -> Result<(Head, u64), FrameError> {
         let format = self.format_version()?;
-        self.flags()?;
+        let pieces = self.flags()?;
         let head_bytes = self.head_bytes()?;
         self.u64()?;
         let payload_bytes = self.u64()?;
         let payload_checksum = self.u64()?;
         let version = i64::from_le_bytes(self.take()?);
+        if pieces && payload_bytes <= PIECE_BYTES {
+            let what = format!("a payload of {payload_bytes} bytes has no checksums of pieces");
+            return Err(malformed(what).at(FLAGS_AT));
+        }
         let (count, table_bytes) = self.table(format, head_bytes)?;
         let packed = if format > PLAIN_VERSION { self.packing(payload_bytes)? } else { None };
         let regions = self.regions(format, count, table_bytes)?;
@@ -120,7 +125,7 @@ impl<'a> Input<'a> {
             return Err(malformed(what).at(32));
         }
         let encoded = any_encoded(&regions);
-        let head = Head { version, regions, payload_bytes, packed, encoded };
+        let head = Head { version, regions, payload_bytes, packed, pieces, encoded };
         if format != head.format_version() {
             let what = format!("nothing is encoded or packed, but the format version is {format}");
             return Err(malformed(what).at(MAGIC.len()));
@@ -140,10 +145,12 @@ impl<'a> Input<'a> {
         }
     }
 
-    fn flags(&mut self) -> Result<(), FrameError> {
+    /// Whether the checksums of pieces follow the payload.
+    fn flags(&mut self) -> Result<bool, FrameError> {
         let at = self.at;
         match self.u32()? {
-            0 => Ok(()),
+            0 => Ok(false),
+            FLAG_PIECES => Ok(true),
             flags => Err(newer(format!("the frame has unknown flags {flags:#x}")).at(at)),
         }
     }

@@ -26,7 +26,7 @@ impl Whole {
     pub fn of(mut frame: Vec<u8>) -> Result<Whole, FrameError> {
         let (head, payload_sum) = parse_head(&frame)?;
         let len = head.encoded_len();
-        if head.packed.is_some() || head.frame_bytes() != frame.len() as u64 {
+        if head.packed.is_some() || head.pieces || head.frame_bytes() != frame.len() as u64 {
             return Err(malformed("it is not the frame of a whole checkpoint"));
         }
         let sum = sum_of(&frame);

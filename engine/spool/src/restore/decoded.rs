@@ -139,7 +139,11 @@ impl RestoreTicket {
 }
 
 /// Writes the values of `region`, whose bytes in a payload are `stream`, to `out`.
-fn decode_on_host(region: &Region, stream: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+pub(super) fn decode_on_host(
+    region: &Region,
+    stream: &[u8],
+    out: &mut [u8],
+) -> Result<(), CodecError> {
     region.codec.codec()?.decode(&region.dtype, &region.shape, stream, out)
 }
 

@@ -1,11 +1,16 @@
 //! The frame of a checkpoint as a durable store has it, for copies of it elsewhere.
 
-use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
+use std::{fmt, slice};
 
+use unspool_codec::{CodecErrorKind, CodecId, Region};
 use unspool_core::{CheckpointId, Failure, TierId, Version};
+use unspool_transfer::{Buffer, Frame, read_ranges};
 
+use super::decoded::decode_on_host;
 use crate::error::{Error, ErrorKind};
+use crate::gpu::staged;
 use crate::runtime::shared::Shared;
 
 /// The bytes of a durable checkpoint as they are stored, codecs and all. They are not compared with
@@ -16,6 +21,7 @@ pub struct StoredFrame {
     id: CheckpointId,
     tier: TierId,
     bytes: u64,
+    frame: Arc<Frame>,
 }
 
 impl StoredFrame {
@@ -24,14 +30,17 @@ impl StoredFrame {
             let message = format!("Version {version} is not in a durable tier.");
             Error::new(ErrorKind::Unknown, message)
         };
-        let id = shared.enter()?.driver.core().checkpoint(Version(version)).ok_or_else(unknown)?;
+        let state = shared.enter()?;
+        let id = state.driver.core().checkpoint(Version(version)).ok_or_else(unknown)?;
+        let frame = state.frames.frame(id).cloned().ok_or_else(unknown)?;
+        drop(state);
         let tier = *shared.durable_tiers.last().ok_or_else(unknown)?;
         let listed = shared.tier(tier).list().map_err(|cause| {
             Error::new(ErrorKind::Io, format!("The store cannot be listed: {cause}"))
                 .caused_by(cause)
         })?;
         let found = listed.into_iter().find(|stored| stored.id == id).ok_or_else(unknown)?;
-        Ok(StoredFrame { shared: Arc::clone(shared), version, id, tier, bytes: found.bytes })
+        Ok(StoredFrame { shared: Arc::clone(shared), version, id, tier, bytes: found.bytes, frame })
     }
 
     /// How many bytes it has.
@@ -46,15 +55,78 @@ impl StoredFrame {
     /// `Lost` when it was discarded meanwhile, `Corrupt`, `Io`.
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
         let read = self.shared.tier(self.tier).get(self.id, at, &mut [into]);
-        read.map_err(|cause| {
+        read.map_err(|cause| self.failed(cause.kind(), &cause.to_string()).caused_by(cause))
+    }
+
+    /// Copies `parts` of the decoded bytes of region `index` to `to`, one after the other. Of a
+    /// region that is not encoded only these bytes are read, in pieces of 64 KiB that have a
+    /// checksum each; an encoded region is decoded whole. Nothing of it counts as a restore.
+    ///
+    /// # Errors
+    /// `Lost` when it was discarded meanwhile, `Corrupt`, `Io`; `Device` when only a GPU decodes
+    /// the region; `Invalid` when `to` has another size than the parts, or they are not within the
+    /// region.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn read_region(
+        &self,
+        index: usize,
+        parts: &[Range<u64>],
+        to: &mut [u8],
+    ) -> Result<(), Error> {
+        let region = &self.frame.head().regions[index];
+        let lens = parts.iter().map(|part| part.end.checked_sub(part.start));
+        let all: Option<u64> = lens.sum();
+        if all != Some(to.len() as u64) || parts.iter().any(|part| part.end > region.bytes) {
+            let message = format!("Region {:?} has no such parts.", region.name);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if region.codec == CodecId::Raw {
+            let within = |part: &Range<u64>| region.offset + part.start..region.offset + part.end;
+            return self.read_payload(&parts.iter().map(within).collect::<Vec<_>>(), to);
+        }
+        let values = self.decoded(region)?;
+        let mut rest = to;
+        for part in parts {
+            let from = &values[part.start as usize..part.end as usize];
+            let (now, later) = rest.split_at_mut(from.len());
+            now.copy_from_slice(from);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn decoded(&self, region: &Region) -> Result<Buffer, Error> {
+        let mut stream = staged(&self.shared.buffers, region.stored)?;
+        self.read_payload(slice::from_ref(&region.range()), &mut stream)?;
+        let mut values = staged(&self.shared.buffers, region.bytes)?;
+        decode_on_host(region, &stream, &mut values).map_err(|cause| {
             let kind = match cause.kind() {
-                Failure::Missing => ErrorKind::Lost,
-                Failure::Corrupt => ErrorKind::Corrupt,
-                _ => ErrorKind::Io,
+                CodecErrorKind::NoMemory => ErrorKind::Io,
+                _ if region.codec.needs_gpu() => ErrorKind::Device,
+                _ => ErrorKind::Corrupt,
             };
-            let message = format!("The frame of version {} cannot be read: {cause}", self.version);
+            let (version, name) = (self.version, &region.name);
+            let message = format!("Version {version} cannot be read: region {name:?}: {cause}");
             Error::new(kind, message).caused_by(cause)
-        })
+        })?;
+        Ok(values)
+    }
+
+    fn read_payload(&self, ranges: &[Range<u64>], to: &mut [u8]) -> Result<(), Error> {
+        let (store, buffers) = (self.shared.tier(self.tier), &self.shared.buffers);
+        let read = read_ranges(store, self.id, &self.frame, ranges, to, buffers);
+        read.map_err(|cause| self.failed(cause.kind(), &cause.to_string()).caused_by(cause))
+    }
+
+    fn failed(&self, why: Failure, text: &str) -> Error {
+        let kind = match why {
+            Failure::Missing => ErrorKind::Lost,
+            Failure::Corrupt => ErrorKind::Corrupt,
+            _ => ErrorKind::Io,
+        };
+        Error::new(kind, format!("The frame of version {} cannot be read: {text}", self.version))
     }
 }
 

@@ -25,7 +25,8 @@ pub(crate) fn adopt(shared: &Arc<Shared>, frame: &[u8], wait: &Wait<'_>) -> Resu
         return Err(damaged("it is longer or shorter than its head announces."));
     }
     check_writable(&shared.settings, head.version, "saved")?;
-    let (version, stored) = (head.version, &frame[head.encoded_len() as usize..]);
+    let (version, stored) =
+        (head.version, &frame[head.encoded_len() as usize..head.sums_at() as usize]);
     let unpacked = head.packed.map(|_| unpacked(shared, &head, stored)).transpose()?;
     let payload = unpacked.as_deref().unwrap_or(stored);
     if checksum(payload) != sum {
