@@ -1,5 +1,5 @@
-//! Parts of a payload from a store: only the pieces in which they lie are read, and each of these is
-//! compared with its checksum.
+//! Parts of a payload from a store: only the pieces in which they lie are read, and each of these
+//! is compared with its checksum.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::staging::{Buffer, Pool};
 /// The most bytes that are read by one request.
 const MOST: u64 = 16 << 20;
 
-/// Reads `ranges` of the payload of `id`, as memory tiers hold it, into `into`, one after the other.
+/// Reads `ranges` of the payload of `id`, as memory tiers hold it, one after the other into `into`.
 /// A payload that is packed, or has no checksums of its pieces, is read whole.
 ///
 /// # Errors
