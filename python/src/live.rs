@@ -30,8 +30,7 @@ pub fn close_all(py: Python<'_>) -> PyResult<()> {
     open.into_iter().try_for_each(|spool| close_last(py, &spool))
 }
 
-/// Gives back the host memory that closed spools of this process have left for the next one, and
-/// returns its bytes.
+/// Gives back host memory that closed spools of this process have left; returns its bytes.
 ///
 /// Host memory for a GPU is touched and registered with the driver, which takes long. That of a
 /// closed spool is kept for the next one: for at most a minute, never more than the machine has

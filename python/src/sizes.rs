@@ -5,8 +5,7 @@ use pyo3::prelude::*;
 
 pub use unspool::sizes::{display, parse};
 
-/// The bytes of a size that is written as text, as every option takes it. A `ValueError` says what
-/// to write instead, as the end of a sentence.
+/// The bytes of a size as text. A `ValueError` ends a sentence that says what to write.
 #[pyfunction]
 pub fn size_in_bytes(text: &str) -> PyResult<u64> {
     parse(text).map_err(PyValueError::new_err)

@@ -336,6 +336,12 @@ impl Spool {
         slf.get().loaded(py, version, Wanted { to, device })
     }
 
+    /// Says that so many bytes of the host tier will be used soon.
+    #[pyo3(name = "_expect_bytes")]
+    fn expect_bytes(&self, py: Python<'_>, bytes: u64) -> PyResult<()> {
+        detached(py, None, || self.spool().expect_bytes(bytes))
+    }
+
     /// Parts of the bytes of an array of `version`, one after the other, from a durable tier; None
     /// where that does not have it. It is no restore.
     #[pyo3(signature = (version, index, parts, /))]

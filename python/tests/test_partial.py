@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import unspool
+from unspool import cli
 from unspool.errors import CorruptCheckpointError, OptionError, UnknownVersionError
 
 SHAPE = (40, 30, 70)
@@ -160,3 +161,16 @@ def test_arrays_of_other_libraries(tmp_path):
         found = spool.load(1, "u", region=np.s_[7, ::2], to="torch")
         assert found.dtype == torch.bfloat16 and torch.equal(found, u[7, ::2])
         assert spool.load(1, "empty", to="torch").shape == (0, 3)
+
+
+def test_a_region_is_exported(tmp_path):
+    u = field()
+    with durable(tmp_path / "run") as spool:
+        spool.save(3, u=u, v=u + 1)
+    out = tmp_path / "u.npz"
+    export = ["export", str(tmp_path / "run"), "3", "-o", str(out)]
+    assert cli.main([*export, "--array", "u", "--region", "2:5, ..., -1"]) == 0
+    with np.load(out) as found:
+        assert list(found) == ["u"] and np.array_equal(found["u"], u[2:5, ..., -1])
+    assert cli.main([*export, "--force", "--array", "w"]) != 0
+    assert cli.main([*export, "--force", "--region", "3"]) != 0

@@ -66,7 +66,7 @@ def test_the_stub_names_every_method_and_no_other() -> None:
     shown = {name for name in vars(unspool.Spool) if not name.startswith("_")}
     dunders = {"__new__", "__contains__", "__len__", "__bool__", "__enter__", "__exit__"}
     dunders |= {"__getitem__", "__iter__"}
-    private = {"_load_parts", "_prefer", "_read_parts"}
+    private = {"_expect_bytes", "_load_parts", "_prefer", "_read_parts"}
     assert set(METHODS) == shown | dunders | private
     assert dunders <= set(vars(unspool.Spool))
 
@@ -95,7 +95,8 @@ def test_the_signatures_of_the_stub_are_those_of_the_extension() -> None:
         if name.startswith("_") or name in PROPERTIES or name in OVERLOADED:
             continue
         real = list(inspect.signature(getattr(unspool.Spool, name)).parameters)
-        stubbed = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+        rest = [node.args.vararg] if node.args.vararg else []
+        stubbed = node.args.posonlyargs + node.args.args + rest + node.args.kwonlyargs
         assert real == [argument.arg for argument in stubbed], name
 
 

@@ -396,6 +396,17 @@ impl Spool {
         })
     }
 
+    /// Says that the first `bytes` of the host tier will be used soon. Memory that a GPU copies to and
+    /// from is made ready in the background, so that no save has to wait for that.
+    ///
+    /// # Errors
+    /// `Closed`, `Forked`.
+    pub fn expect_bytes(&self, bytes: u64) -> Result<(), Error> {
+        drop(self.shared.enter()?);
+        self.shared.tiers.iter().filter_map(AnyTier::arena).for_each(|arena| arena.expect(bytes));
+        Ok(())
+    }
+
     fn feed(&self, event: Event) -> Result<(), Error> {
         let mut state = self.shared.enter()?;
         self.shared.feed(&mut state, event);

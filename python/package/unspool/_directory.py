@@ -18,6 +18,7 @@ from . import Disk, Spool
 from ._copying import copy
 from ._exporting import export
 from ._holdings import holds_history, reading
+from ._partial import region_of
 from ._restart.command import Choose, list_run, remove_steps, verify_run
 from ._restart.core import Chains, RestartCore
 from ._restart.parts import holds_copies, holds_run, whole
@@ -87,6 +88,12 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         required=True,
         help="its end says the format; {step} in it stands for the step",
+    )
+    exporting.add_argument(
+        "--array", metavar="NAME", action="append", help="only this one; may be given repeatedly"
+    )
+    exporting.add_argument(
+        "--region", metavar="INDEX", type=region_of, help="of each --array: 0:10,...,3"
     )
     copying = _add_taking(commands, "copy", "copy checkpoints into another folder", copy)
     copying.add_argument("to", metavar="DEST", help="that folder")

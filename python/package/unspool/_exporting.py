@@ -64,7 +64,10 @@ def export(options: argparse.Namespace, choose: Callable[[str, list[int]], list[
     if there and not options.force:
         more = f" and {len(there) - 1} more" if len(there) > 1 else ""
         raise OptionError(f"{there[0]}{more} would be replaced: --force allows it")
-    done = [_export_one(path, step, file, write) for step, file in files.items()]
+    wanted = (options.array or [], options.region)
+    if options.region is not None and not options.array:
+        raise OptionError("--region is of an array: name it with --array")
+    done = [_export_one(path, step, file, write, wanted) for step, file in files.items()]
     print(f"{sum(done)} checkpoint{'' if sum(done) == 1 else 's'} written to {out}")
     lost = lost_of(path)
     for version, why in lost.items():
@@ -93,11 +96,15 @@ def _writer(out: str) -> Callable[[Path, Arrays, Texts], None]:
 
 
 def _export_one(
-    path: Place, step: int, file: Path, write: Callable[[Path, Arrays, Texts], None]
+    path: Place,
+    step: int,
+    file: Path,
+    write: Callable[[Path, Arrays, Texts], None],
+    wanted: tuple[list[str], Any],
 ) -> bool:
     """Whether a checkpoint was written; why not is on standard error."""
     try:
-        arrays, texts = _gathered(path, step)
+        arrays, texts = _gathered(path, step, *wanted)
         file.parent.mkdir(parents=True, exist_ok=True)
         with _replacing(file) as part:
             write(part, arrays, texts)
@@ -107,12 +114,20 @@ def _export_one(
     return True
 
 
-def _gathered(path: Place, step: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """All arrays of a checkpoint, of all ranks, and the texts beside them."""
+def _gathered(
+    path: Place, step: int, names: list[str], region: Any
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """All arrays of a checkpoint, of all ranks, and the texts beside them; with names, a region of
+    those alone.
+    """
     arrays: dict[str, Any] = {}
     texts: dict[str, str] = {}
     for part in parts_of(path, step):
         with part.opened() as spool:
+            if names:
+                found = {name: spool.load(step, name, region=region) for name in names}
+                arrays |= {part.prefix + name: array for name, array in found.items()}
+                continue
             regions = spool._load_parts(step)
         if REGION in regions:
             texts[part.prefix + REGION] = regions.pop(REGION).decode()

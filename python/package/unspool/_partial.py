@@ -11,7 +11,7 @@ from . import _arrays, _trees
 from ._types import Region
 from .errors import OptionError
 
-__all__ = ["load"]
+__all__ = ["load", "region_of"]
 
 #: Bytes of a piece that a frame has a checksum of: what is read at least.
 PIECE = 1 << 16
@@ -30,6 +30,22 @@ def load(
     wanted = tuple(names) or source.only()
     found = {name: source.named(name, region) for name in wanted}
     return found[wanted[0]] if len(wanted) == 1 else found
+
+
+def region_of(text: str) -> tuple[Any, ...]:
+    """An index as text: `0:10,...,3`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return tuple(_index_of(each.strip()) for each in text.split(","))
+
+
+def _index_of(text: str) -> Any:
+    if text == "...":
+        return ...
+    ends = [int(end) if end.strip() else None for end in text.split(":")]
+    return slice(*ends) if len(ends) > 1 else int(text)
 
 
 class _Source:

@@ -230,6 +230,7 @@ class Spool:
             All that `restore` raises for a version.
         """
 
+    def _expect_bytes(self, bytes: int) -> None: ...
     def _read_parts(self, version: int, index: int, parts: Any, /) -> bytearray | None: ...
     def _load_parts(self, version: SupportsIndex, /) -> dict[str, Any]: ...
     @overload
@@ -621,8 +622,7 @@ def close_all() -> None:
     """Closes every spool that is still open, and warns of what could not be made durable."""
 
 def trim() -> int:
-    """Gives back the host memory that closed spools of this process have left for the next one, and
-    returns its bytes.
+    """Gives back host memory that closed spools of this process have left; returns its bytes.
 
     Host memory for a GPU is touched and registered with the driver, which takes long. That of a
     closed spool is kept for the next one: for at most a minute, never more than the machine has

@@ -170,8 +170,7 @@ pub fn value_of<'py>(py: Python<'py>, spec: Spec) -> PyResult<Bound<'py, PyAny>>
 /// The codec of all arrays, and those of single ones, as Python writes them.
 type Written<'py> = (Bound<'py, PyAny>, BTreeMap<String, Bound<'py, PyAny>>);
 
-/// What `codec=` was given at `place`, as the codec of all arrays and those of single ones: each
-/// as it is written shortest.
+/// The codec of all arrays and those of single ones, of what `codec=` was given at `place`.
 #[pyfunction]
 pub fn codecs_of<'py>(value: &Bound<'py, PyAny>, place: &str) -> PyResult<Written<'py>> {
     let (py, found) = (value.py(), codecs(value, place)?);

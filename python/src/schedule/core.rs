@@ -88,8 +88,7 @@ impl ScheduleCore {
         })
     }
 
-    /// `levels`: for each tier, fastest first, its name, its slots (None: as many as are wanted),
-    /// and the seconds that writing and reading a state take.
+    /// `levels`: of each tier its name, its slots or None, seconds to write and to read.
     #[staticmethod]
     fn multi_level(
         py: Python<'_>,

@@ -9,8 +9,7 @@ use unspool_schedule::Action;
 use super::{AT_ONCE, ScheduleCore, words};
 use crate::panics::guarded;
 
-/// What a dry run found: for every state that was kept, from its first save to the discard of its
-/// last copy, whether a `Forward` or a `Save` ever relies on it. One bit each.
+/// Of every state that was kept, whether a `Forward` or a `Save` ever relies on it.
 #[pyclass(frozen, module = "unspool._unspool")]
 #[derive(Default)]
 pub(crate) struct Uses {

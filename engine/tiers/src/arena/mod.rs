@@ -205,6 +205,14 @@ impl Arena {
         }
     }
 
+    /// Says that the first `bytes` will be used: pinned memory is made ready for it in the background.
+    /// Returns at once.
+    pub fn expect(&self, bytes: u64) {
+        if let Some(memory) = self.memory() {
+            memory.expect(bytes.min(self.capacity()));
+        }
+    }
+
     /// Bytes from the start that a device copies to and from at full speed: all, unless it is
     /// pinned memory, which is registered ahead of its use.
     #[must_use]

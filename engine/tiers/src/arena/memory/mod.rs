@@ -121,6 +121,13 @@ impl ArenaMemory {
         }
     }
 
+    /// Pinned memory is made ready up to byte `upto` in the background.
+    pub(crate) fn expect(&self, upto: u64) {
+        if let ArenaMemory::Pinned(arena, _) = self {
+            arena.prepare(upto);
+        }
+    }
+
     /// Takes all memory.
     pub(crate) fn fill(&self) -> Result<(), MemoryLeft> {
         match self {
