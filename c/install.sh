@@ -88,6 +88,7 @@ velocs_interface() {
     put 755 "$built/libveloc_client.so" "$libdir/libveloc-client.so"
     put 644 "$veloc/include/veloc/defs.h" include/veloc/defs.h
     put 644 "$veloc/include/veloc.h" include/veloc.h
+    put 644 "$veloc/include/veloc-gpu/veloc.h" include/veloc-gpu/veloc.h
 }
 
 commands() {
@@ -121,8 +122,8 @@ else
     velocs_interface
 fi
 if [ "$action" = uninstall ]; then
-    for folder in "$libdir/cmake/unspool" include/veloc libexec/unspool share/unspool \
-        share/doc/unspool share/veloc/cmake share/veloc; do
+    for folder in "$libdir/cmake/unspool" include/veloc include/veloc-gpu libexec/unspool \
+        share/unspool share/doc/unspool share/veloc/cmake share/veloc; do
         rmdir "$to/$folder" 2>/dev/null || :
     done
 fi

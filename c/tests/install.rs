@@ -122,6 +122,7 @@ fn libraries_and_what_finds_them_are_in_libdir_and_all_is_removed_again() {
     let files = made.files();
     for name in [
         "bin/unspool-paging",
+        "include/veloc-gpu/veloc.h",
         "include/veloc.h",
         "lib64/cmake/unspool/unspool-config.cmake",
         "lib64/libunspool.a",

@@ -396,8 +396,8 @@ impl Spool {
         })
     }
 
-    /// Says that the first `bytes` of the host tier will be used soon. Memory that a GPU copies to and
-    /// from is made ready in the background, so that no save has to wait for that.
+    /// Says that the first `bytes` of the host tier will be used soon. Memory that a GPU copies to
+    /// and from is made ready in the background, so that no save has to wait for that.
     ///
     /// # Errors
     /// `Closed`, `Forked`.
@@ -500,6 +500,16 @@ impl Spool {
     pub fn durable(&self, version: i64) -> Result<bool, Error> {
         let (state, id) = self.find(version)?;
         Ok(state.frames.is_durable(id))
+    }
+
+    /// The place, fastest first, of the fastest tier that has all bytes of `version` now: 0 when a
+    /// restore has nothing to wait for. `None` while they are still being saved.
+    ///
+    /// # Errors
+    /// `Unknown`, `Discarded`, `NotYetSaved`, `Closed`, `Forked`.
+    pub fn fastest(&self, version: i64) -> Result<Option<usize>, Error> {
+        let (state, _) = self.find(version)?;
+        Ok(state.driver.core().fastest(Version(version)).map(|tier| usize::from(tier.0)))
     }
 
     /// Writes the spans so far as a Chrome trace, which <https://ui.perfetto.dev> opens. Also

@@ -318,6 +318,57 @@ pub extern "C" fn VELOC_Prefetch_start() -> c_int {
     with_client("VELOC_Prefetch_start", |client| done(client.prefetch_start()))
 }
 
+/// See the header of Score's interface.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VELOC_Recover_ckpt_size(
+    name: *const c_char,
+    version: c_int,
+    region_id: c_int,
+) -> usize {
+    let mut bytes = usize::MAX;
+    with_client("VELOC_Recover_ckpt_size", |client| {
+        // SAFETY: the caller's duty.
+        let found = client.size_in(unsafe { text(name, "name") }?, version, region_id)?;
+        bytes = usize::try_from(found).unwrap_or(usize::MAX);
+        Ok(SUCCESS)
+    });
+    bytes
+}
+
+/// See the header of Score's interface.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VELOC_Next_prefetched(
+    name: *const c_char,
+    version: c_int,
+    _region_id: c_int,
+) -> bool {
+    let mut near = false;
+    with_client("VELOC_Next_prefetched", |client| {
+        // SAFETY: the caller's duty.
+        near = client.is_near(unsafe { text(name, "name") }?, version)?;
+        Ok(SUCCESS)
+    });
+    near
+}
+
+/// See the header of Score's interface.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn VELOC_Get_trf_metrics(metrics: *mut c_char) {
+    with_client("VELOC_Get_trf_metrics", |client| {
+        if metrics.is_null() {
+            return Err("The argument `metrics` is null.".to_owned());
+        }
+        let mut said = client.moved()?;
+        said.truncate(MAX_NAME - 1);
+        // SAFETY: the caller has room for MAX_NAME bytes there.
+        unsafe {
+            metrics.copy_from_nonoverlapping(said.as_ptr().cast(), said.len());
+            metrics.add(said.len()).write(0);
+        }
+        Ok(SUCCESS)
+    });
+}
+
 /// Which regions a call means.
 ///
 /// # Safety

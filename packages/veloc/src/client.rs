@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use unspool::{ErrorKind, RestoreTicket, Unflushed, Wait};
+use unspool::{ErrorKind, RestoreTicket, TierKind, Unflushed, Wait};
 use unspool_restart::{Call, Exchanges, Part, Ranks, Run, agreement};
 
 use crate::background::Background;
@@ -70,6 +70,16 @@ enum Prefetch {
     /// Until it is started, or the first restart.
     Held,
     Started,
+}
+
+/// Score's letter of a tier.
+fn letter(kind: TierKind) -> char {
+    match kind {
+        TierKind::Device => 'D',
+        TierKind::Host => 'H',
+        TierKind::Disk => 'F',
+        TierKind::Remote => 'P',
+    }
 }
 
 impl Client {
@@ -432,6 +442,38 @@ impl Client {
         }
         let head = self.parts().spool.regions(step as i64).map_err(text)?;
         Ok(head.region(&id.to_string()).map(|region| region.bytes))
+    }
+
+    /// The bytes of a region of a checkpoint that scratch has, open or not.
+    pub(crate) fn size_in(&mut self, name: &str, version: c_int, id: c_int) -> Result<u64, String> {
+        let (version, step) = self.step(name, version)?;
+        let head = self.parts().spool.regions(step as i64).map_err(text)?;
+        let region = head.region(&id.to_string()).map(|region| region.bytes);
+        region.ok_or_else(|| format!("Checkpoint {version} of {name} has no region {id}."))
+    }
+
+    /// Whether a checkpoint is in the fastest memory, so that its restart has nothing to wait for.
+    pub(crate) fn is_near(&mut self, name: &str, version: c_int) -> Result<bool, String> {
+        let (_, step) = self.step(name, version)?;
+        Ok(self.parts().spool.fastest(step as i64).is_ok_and(|tier| tier == Some(0)))
+    }
+
+    /// Bytes that were moved, by way, as Score calls the ways: of the application (A), the device
+    /// (D), main memory (H), the disk (F).
+    pub(crate) fn moved(&self) -> Result<String, String> {
+        let stats = self.parts().spool.stats().map_err(text)?;
+        let first = stats.tiers.first().map_or('H', |tier| letter(tier.kind));
+        let mut ways = vec![
+            (format!("Ato{first}"), stats.application.saved_bytes),
+            (format!("{first}toA"), stats.application.restored_bytes),
+        ];
+        for link in &stats.links {
+            let (fast, slow) = (letter(link.fast), letter(link.slow));
+            ways.push((format!("{fast}to{slow}"), link.flush.bytes));
+            ways.push((format!("{slow}to{fast}"), link.prefetch.bytes));
+        }
+        let words: String = ways.iter().map(|(way, bytes)| format!("{way} : {bytes}, ")).collect();
+        Ok(format!("{{{words}}}"))
     }
 
     pub(crate) fn restart_end(&mut self) -> Result<(), String> {

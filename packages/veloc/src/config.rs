@@ -14,13 +14,15 @@ use unspool_restart::duration;
 pub const MOST_BYTES: usize = 1 << 20;
 
 /// Keys that VELOC knows and that have no effect here, with the reason.
-const WITHOUT_EFFECT: [(&str, &str); 6] = [
+const WITHOUT_EFFECT: [(&str, &str); 8] = [
     ("meta", "nothing is kept apart from the checkpoints"),
     ("ec_interval", "checkpoints are not copied to other nodes"),
     ("failure_domain", "checkpoints are not copied to other nodes"),
     ("watchdog_interval", "there is no back-end process"),
     ("axl_type", "files are copied by a thread of the program"),
     ("threaded", "files are copied by a thread of the program"),
+    ("score_eviction", "room is always made by Score's rule"),
+    ("premature_eviction", "what is not in a slower tier is never evicted"),
 ];
 
 /// When `VELOC_Checkpoint_end` returns.
@@ -118,8 +120,8 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<Config, String> {
         persist: entries.value("persistent_interval", "600", persist)?.unwrap_or(Persist::All),
         chksum: entries.value("chksum", "true", truth)?.unwrap_or(true),
         log_prefix: entries.value("log_prefix", "/tmp/veloc", |text| Ok(PathBuf::from(text)))?,
-        device: entries.value("device_memory", "4GiB", tier)?.unwrap_or(Tier::None),
-        host: entries.value("host_memory", "16GiB", tier)?.unwrap_or(Tier::Auto),
+        device: entries.tier("device_memory", "gpu_cache_size")?.unwrap_or(Tier::None),
+        host: entries.tier("host_memory", "host_cache_size")?.unwrap_or(Tier::Auto),
         timeout: entries.value("timeout", "300", time)?.unwrap_or(Duration::from_secs(300)),
         notes: entries.notes(),
     })
@@ -205,6 +207,16 @@ impl<'a> Entries<'a> {
         })
     }
 
+    /// The size of a tier: by its key, or by the one that Score has for it, a number of GiB.
+    fn tier(&self, key: &str, of_score: &str) -> Result<Option<Tier>, String> {
+        if let (Some(_), Some(entry)) = (self.by_key.get(key), self.by_key.get(of_score)) {
+            let (name, line) = (self.name, entry.line);
+            return Err(format!("{name}:{line}: `{of_score}` says what `{key}` says: leave one."));
+        }
+        let found = self.value(key, "4GiB", tier)?;
+        Ok(found.or(self.value(of_score, "4", gibibytes)?))
+    }
+
     /// Sentences about keys that have no effect.
     fn notes(&self) -> Vec<String> {
         let set = WITHOUT_EFFECT.iter().filter_map(|(key, why)| {
@@ -212,6 +224,15 @@ impl<'a> Entries<'a> {
             Some(format!("{}:{}: `{key}` has no effect: {why}.", self.name, entry.line))
         });
         set.collect()
+    }
+}
+
+fn gibibytes(text: &str) -> Result<Tier, String> {
+    let bytes = text.parse::<f64>().ok().map(|count| count * (1_u64 << 30) as f64);
+    match bytes.filter(|bytes| (0.0..1e18).contains(bytes)) {
+        None => Err("write a number of GiB".to_owned()),
+        Some(0.0) => Ok(Tier::None),
+        Some(bytes) => Ok(Tier::Bytes(bytes as u64)),
     }
 }
 
@@ -273,6 +294,21 @@ mod tests {
 
     fn parsed(more: &str) -> Result<Config, String> {
         parse("veloc.cfg", format!("{LEAST}{more}").as_bytes())
+    }
+
+    #[test]
+    fn sizes_of_tiers_are_those_of_score_too() {
+        let config = parsed("gpu_cache_size=4\nhost_cache_size = 0.5\n").unwrap();
+        assert_eq!((config.device, config.host), (Tier::Bytes(4 << 30), Tier::Bytes(1 << 29)));
+        assert_eq!(parsed("gpu_cache_size=0\n").unwrap().device, Tier::None);
+        for (wrong, why) in [
+            ("gpu_cache_size=4\ndevice_memory=4GiB\n", "says what `device_memory` says"),
+            ("host_cache_size=4GiB\n", "write a number of GiB"),
+            ("host_cache_size=-1\n", "write a number of GiB"),
+            ("host_cache_size=nan\n", "write a number of GiB"),
+        ] {
+            assert!(parsed(wrong).unwrap_err().contains(why), "{wrong}");
+        }
     }
 
     #[test]

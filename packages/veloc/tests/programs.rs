@@ -29,6 +29,7 @@ fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
+const STRICT_CPP: [&str; 6] = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-g"];
 const STRICT: [&str; 6] = ["-std=c99", "-D_XOPEN_SOURCE=700", "-Wall", "-Wextra", "-Werror", "-g"];
 
 /// A folder with a program, the library, scratch and persistent.
@@ -44,7 +45,8 @@ impl Bench {
         symlink(built().join("libveloc_client.so"), library).unwrap();
         let built = folder.path().join("program");
         let mut command = Command::new(compiler);
-        command.current_dir(folder.path()).args(STRICT).args(flags);
+        let strict = if compiler.ends_with("++") { STRICT_CPP } else { STRICT };
+        command.current_dir(folder.path()).args(strict).args(flags);
         command.arg("-I").arg(source("include")).arg("-I").arg(source("."));
         command.arg(source(program)).arg("-o").arg(&built);
         command.arg("-L").arg(folder.path()).args(["-lveloc-client", "-lm", "-ldl"]);
@@ -115,6 +117,28 @@ fn every_function_does_what_the_header_says() {
         again.arg(&config).arg("again");
         assert_eq!(said(&succeeded(again)), "");
     }
+}
+
+#[test]
+fn the_calls_of_scores_programs_mean_what_they_say() {
+    let score = source("include/veloc-gpu").display().to_string();
+    let bench = Bench::new("c++", &["-I", &score], "tests/programs/score.cpp");
+    let folder = |name: &str| format!("{name} = {}\n", bench.path(name).display());
+    let config = bench.path("score.cfg");
+    let sizes = "mode = async\ngpu_cache_size=0\nhost_cache_size=0.0625\nscore_eviction=true\n";
+    fs::write(&config, [folder("scratch"), folder("persistent"), sizes.into()].concat()).unwrap();
+    let mut command = bench.command(&[]);
+    command.arg(&config);
+    let output = succeeded(command);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let bytes: usize = (993..1001).map(|items| 4 * items).sum();
+    assert!(
+        said.starts_with(&format!("{{AtoH : {bytes}, HtoA : {bytes}, HtoF : {bytes}, ")),
+        "{said}"
+    );
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("`score_eviction` has no effect"), "{told}");
+    assert!(told.contains("Checkpoint 3 of shot_0 has no region 1"), "{told}");
 }
 
 /// A bench for ranks of an MPI.
@@ -471,7 +495,9 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
 
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
-    let right = declared(&fs::read_to_string(source("include/veloc.h")).unwrap(), "VELOC_");
+    let header = |path| fs::read_to_string(source(path)).unwrap();
+    let all = [header("include/veloc.h"), header("include/veloc-gpu/veloc.h")].concat();
+    let right = declared(&all, "VELOC_");
     assert!(right.contains("VELOC_Checkpoint") && right.len() > 20, "{right:?}");
     assert_eq!(exported(&built().join("libveloc_client.so")), right);
 }

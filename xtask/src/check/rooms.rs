@@ -16,22 +16,22 @@ const fn room(name: &'static str, folders: &'static [&'static str], most: usize)
 
 /// The rooms. A commit that makes one larger raises its figure here, and says why.
 const ROOMS: &[Room] = &[
-    room("core", &["engine/core"], 7_510),
+    room("core", &["engine/core"], 7_520),
     room("verify", &["engine/verify"], 1_460),
     room("transfer", &["engine/transfer"], 2_130),
     room("codec", &["engine/codec"], 8_840),
     room("cuda", &["engine/cuda"], 9_330),
     room("gpu_codec", &["engine/gpu_codec"], 11_450),
-    room("tiers", &["engine/tiers"], 7_570),
-    room("spool", &["engine/spool"], 15_060),
+    room("tiers", &["engine/tiers"], 7_585),
+    room("spool", &["engine/spool"], 15_080),
     room("restart", &["restart"], 8_345),
     room("adjoint", &["adjoint"], 6_320),
     room("python, native", &["python/src"], 13_650),
-    room("python, package", &["python/package"], 33_190),
+    room("python, package", &["python/package"], 33_210),
     room("c", &["c"], 4_682),
     room("messages", &["packages/messages"], 13_710),
     room("paging", &["packages/paging"], 4_890),
-    room("veloc", &["packages/veloc"], 3_315),
+    room("veloc", &["packages/veloc"], 3_500),
 ];
 
 const SOURCE: &[&str] =

@@ -81,6 +81,12 @@ impl Core {
         self.table.get(row).copies.map(|copy| copy.map(|c| c.state))
     }
 
+    /// The fastest tier that has all bytes of a checkpoint.
+    #[must_use]
+    pub fn fastest(&self, version: Version) -> Option<TierId> {
+        self.table.get(self.table.find(version)?).fastest_complete()
+    }
+
     /// Whether the copy in the slowest tier that can hold this checkpoint is complete.
     #[must_use]
     pub fn is_flushed(&self, version: Version) -> bool {

@@ -205,8 +205,8 @@ impl Arena {
         }
     }
 
-    /// Says that the first `bytes` will be used: pinned memory is made ready for it in the background.
-    /// Returns at once.
+    /// Says that the first `bytes` will be used: pinned memory is made ready for it in the
+    /// background. Returns at once.
     pub fn expect(&self, bytes: u64) {
         if let Some(memory) = self.memory() {
             memory.expect(bytes.min(self.capacity()));
