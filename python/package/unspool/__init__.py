@@ -29,6 +29,7 @@ from typing import Any as _Any
 from . import advice, codecs, errors, schedules
 from ._adjoint import adjoint
 from ._doctor import doctor
+from ._gradient import Gradient
 from ._increments import IncrementalSpool
 from ._paging import paged
 from ._restart import Checkpointer
@@ -46,6 +47,7 @@ __all__ = [
     "Debug",
     "Disk",
     "Error",
+    "Gradient",
     "IncrementalSpool",
     "Spool",
     "__version__",

@@ -11,8 +11,11 @@ import os
 from collections.abc import Callable
 from typing import Any, SupportsIndex
 
+from .._gradient import Gradient
 from .._history import checked
 from .._types import record_of
+from .._unspool import Spool
+from ..codecs.values import Codecs
 from ..errors import OptionError, VersionExistsError
 from ..schedules import Auto, as_schedule
 from ..schedules.given import figure
@@ -20,6 +23,7 @@ from .accumulated import Accumulated
 from .durable import Durable
 from .fidelity import CheckedRun
 from .options import LOOKAHEAD, Access, Resume
+from .ordered import Ordered
 from .report import AdjointReport, Chosen, Effect, Fidelity, FidelityWarning, Progress
 from .resumed import ResumableRun
 from .run import Job, Run
@@ -53,6 +57,7 @@ def adjoint(
     resume: str | os.PathLike[str] | Resume | None = None,
     adjoint_state: Any = None,
     check: SupportsIndex = 0,
+    codec: Codecs | Gradient = None,
 ) -> AdjointReport:
     """Runs a simulation forwards and its adjoint backwards, keeping in `spool` what `schedule`
     says, and computing the rest again.
@@ -104,6 +109,10 @@ def adjoint(
             must change nothing that counts besides `adjoint_state`, and find it where that says.
             Exact states take the versions after those of the run. The result is in the report;
             above 5 % there is an `unspool.types.FidelityWarning` too.
+        codec: of the states, in the place of the spool's; or an `unspool.Gradient`, which chooses
+            bounds from the accuracy that the gradient has to have. `adjoint_state` has to be given
+            as for `check`, and the first call runs the loop several times, `at_end` included, from
+            the same state and `adjoint_state`: steps must repeat themselves.
 
     Returns:
         What it cost: steps computed again, bytes moved, time spent and time waited; where it went
@@ -114,7 +123,8 @@ def adjoint(
         OptionError: an argument makes no sense, or another adjoint lies in the folder of `resume`;
             `lookahead="learn"`, and the spool does not learn;
             `check` together with `resume`, or with a schedule that does not know the number of
-            steps; `schedules.Auto` together with `resume`.
+            steps; `schedules.Auto` together with `resume`; a `Gradient` together with `resume`,
+            `check`, `schedules.Auto` or an `IncrementalSpool`, or without `adjoint_state`.
         NoPlanError: the spool has no room for any schedule that `schedules.Auto` may choose.
         VersionExistsError: a version is in use.
         All that `Spool.save` and `Spool.restore` raise, and whatever the functions raise. The
@@ -135,7 +145,12 @@ def adjoint(
     held = State(state)
     part = None if for_reverse is None else Part(for_reverse, held)
     rest = (held, part, at_end, base, progress, access.stream, ahead)
-    job = Job(chosen, spool, forward, reverse, *rest, announces=not learns)
+    lone = None if isinstance(codec, Gradient) else codec
+    job = Job(chosen, spool, forward, reverse, *rest, codec=lone, announces=not learns)
+    if isinstance(codec, Gradient):
+        _check_order(codec, job, adjoint_state, resume, checks)
+        _check_versions(spool, wanted)
+        return Ordered(job, Accumulated(adjoint_state), codec).go()
     if resume is None:
         _check_versions(spool, wanted)
         if checks:
@@ -154,6 +169,26 @@ def adjoint(
     kept = (held, accumulated, base, steps, access.stream)
     with Durable(resume.path, resume.every, *kept) as durable:
         return _resumed(job, durable, wanted)
+
+
+def _check_order(order: Gradient, job: Job, adjoint_state: Any, resume: Any, checks: int) -> None:
+    """What a `Gradient` needs is there."""
+    call = f"adjoint(codec={order!r})"
+    if adjoint_state is None:
+        raise OptionError(f"{call}: give `adjoint_state`, in which the gradient is.")
+    if resume is not None or checks:
+        other = "check" if checks else "resume"
+        raise OptionError(f"{call}: not together with `{other}`: leave one of them out.")
+    if isinstance(job.schedule, Auto):
+        raise OptionError(
+            f"{call}: {job.schedule!r} may choose another schedule each time. Give the one that a "
+            "run without a `Gradient` has chosen, report.choice.schedule."
+        )
+    if not isinstance(job.spool, Spool):
+        raise OptionError(
+            f"{call}: its bounds are parts of the range, and a {type(job.spool).__name__} has "
+            "absolute ones: give a Spool."
+        )
 
 
 def _resumed(job: Job, durable: Durable, wanted: tuple[int, int]) -> AdjointReport:

@@ -13,6 +13,7 @@ from ..stats import Stats, plain, size, table, time
 
 if TYPE_CHECKING:
     from ..advice import Plan, WhatIf
+    from ..codecs import Bound
 
 __all__ = ["AdjointReport", "Chosen", "Effect", "Fidelity", "FidelityWarning", "Progress"]
 
@@ -50,24 +51,36 @@ class Effect:
 
 
 class FidelityWarning(UserWarning):
-    """A codec with a bound changes a gradient that was checked (`check=n`) by more than 5 %."""
+    """A codec with a bound changes a gradient that was checked (`check=n`) by more than 5 %, or by
+    more than an `unspool.Gradient` allows; or that has no bound to choose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """What the codec does to a gradient, as `check=n` has estimated it.
+    """What the codec does to a gradient, as `check=n` or an `unspool.Gradient` has estimated it.
 
     Attributes:
         checked: the steps that were also reversed from exact states; of `unspool.torch.scan`, the
             segments.
         steps: the number of all steps, or of all segments that start from a copy.
         arrays: the effect on each array of the gradient, by its name: of `unspool.adjoint`, all of
-            `adjoint_state`.
+            `adjoint_state`; all estimates are 0 where states were lossless.
+        target: the error that a `Gradient` allows; None with `check`, as are the fields below.
+        bounds: the bounds that it has chosen for later gradients, each with the step from which it
+            holds; empty where states stay lossless.
+        trials: adjoints that it has run beside this one to choose them.
+        raw_bytes: bytes of the states of this adjoint that were encoded.
+        stored_bytes: what they became.
     """
 
     checked: tuple[int, ...]
     steps: int
     arrays: Mapping[str, Effect]
+    target: float | None = None
+    bounds: tuple[tuple[int, Bound], ...] = ()
+    trials: int = 0
+    raw_bytes: int = 0
+    stored_bytes: int = 0
 
     @property
     def estimate(self) -> float:
@@ -80,6 +93,8 @@ class Fidelity:
         return max((one.worst for one in self.arrays.values()), default=0.0)
 
     def __str__(self) -> str:
+        if self.target is not None:
+            return self._ordered()
         about = f"checked at {len(self.checked)} of {self.steps:,} states: "
         if not self.worst:
             return about + "the codec does not change the gradient"
@@ -87,6 +102,17 @@ class Fidelity:
             f"{about}the codec changes the gradient by about {100 * self.estimate:.2g} % in L2 "
             f"({100 * self.worst:.2g} % if all errors add)"
         )
+
+    def _ordered(self) -> str:
+        """What a `Gradient` has done."""
+        spent = f"{size(self.stored_bytes)} kept for {size(self.raw_bytes)} of states"
+        off = f"off by about {self.estimate:.1e}" if self.estimate else "that of lossless states"
+        said = f"gradient to {self.target:g}: {off}; {spent}"
+        if not self.bounds:
+            return f"{said}; states stay lossless"
+        steps = ", ".join(f"{bound.value:.1e} from {step:,}" for step, bound in self.bounds)
+        said += f"; bounds, of the range, by step: {steps}"
+        return f"{said}; {self.trials} trials" if self.trials else said
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,11 +323,16 @@ class Run:
         self.inside, self.saving = "the spool", version
         begun = clock()
         options = {"stream": self.job.stream}
-        if self.job.codec is not None:
-            options["codec"] = self.job.codec
+        codec = self.codec_of(version - self.job.first)
+        if codec is not None:
+            options["codec"] = codec
         self.spool.save(version, *positional, **options, **by_name)
         self.seconds["save"] += clock() - begun
         self.saves += 1
+
+    def codec_of(self, step: int) -> Any:
+        """The codec of the state before a step; None for that of the spool."""
+        return self.job.codec
 
     def restore(self, step: int, _second: int, _tier: str | None) -> None:
         """Makes a copy the working state."""

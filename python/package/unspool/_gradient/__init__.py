@@ -1,0 +1,134 @@
+"""Bounds of states from the accuracy that a gradient has to have.
+
+`Gradient` is what a caller gives and keeps; `search` the rule by which its bounds are found. What
+measures with them is the driver of the adjoint.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..codecs.values import Bound
+from ..errors import OptionError
+
+__all__ = ["Gradient", "Learned", "refuse_gradient"]
+
+#: Largest and smallest relative error that can be asked for.
+LARGEST, SMALLEST = 0.5, 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What was found for one loop.
+
+    Attributes:
+        key: the loop: its steps and shapes.
+        bounds: the bound of each stretch of time and the step that it begins with; empty where
+            states have to stay lossless.
+        errors: the error that they cause in each array of the gradient, in its unit.
+        source: the norm of what the adjoint began with.
+        why: why states stay lossless.
+    """
+
+    key: Any
+    bounds: tuple[tuple[int, Bound], ...]
+    errors: Mapping[str, float]
+    source: float
+    why: str = ""
+
+    def bound(self, step: int) -> Bound | str:
+        """The codec of the state before a step."""
+        found: Bound | str = "lossless"
+        for first, bound in self.bounds:
+            if first <= step:
+                found = bound
+        return found
+
+
+class Gradient:
+    """Accuracy of a gradient, in the place of a codec: `codec=Gradient(1e-3)` of `unspool.adjoint`.
+
+    The first adjoint returns the gradient of lossless states. It runs the loop several times more,
+    with bounds, and measures what each does to the gradient. Later adjoints of the same loop use
+    the largest bound whose error was at most 0.7 of the target. Keep the object between them: it
+    holds what was found, and begins anew when shapes, the number of steps or the schedule change.
+
+    An adjoint with bounds estimates its error: that of the bounds, scaled by what the adjoint
+    began with, compared with the gradient that was found. If the estimate is above the target
+    there is an `unspool.types.FidelityWarning`, and the next adjoint measures again. One in
+    50 adjoints measures in any case.
+
+    Where bounds cannot hold the target, states stay lossless, and a warning says why.
+
+    Arguments:
+        relative: the largest error of each array of the gradient, as part of its norm.
+        component: the largest error of a value as part of the largest value, in place of L2.
+        strict: where an estimate is above the target, run the loop again at once and return the
+            gradient of lossless states.
+        of: names in `adjoint_state` of the arrays that have to be so accurate; None for all.
+
+    Raises:
+        OptionError: an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        relative: float,
+        *,
+        component: bool = False,
+        strict: bool = False,
+        of: Iterable[str] | str | None = None,
+    ) -> None:
+        number = isinstance(relative, int | float) and not isinstance(relative, bool)
+        if not number or not SMALLEST <= relative <= LARGEST:
+            raise OptionError(
+                f"Gradient({relative!r}): write a relative error from {SMALLEST:g} to {LARGEST:g}, "
+                "such as Gradient(1e-3)."
+            )
+        self.relative, self.component, self.strict = float(relative), component, strict
+        self.of = (of,) if isinstance(of, str) else None if of is None else tuple(of)
+        self.learned: Learned | None = None
+        self.since = 0
+
+    def __repr__(self) -> str:
+        options = [f"{self.relative:g}"]
+        options += [f"{name}=True" for name in ("component", "strict") if getattr(self, name)]
+        options += [] if self.of is None else [f"of={self.of!r}"]
+        return f"<Gradient({', '.join(options)}): {self._state()}>"
+
+    def _state(self) -> str:
+        if self.learned is None:
+            return "nothing measured yet"
+        if not self.learned.bounds:
+            return f"lossless, {self.learned.why}"
+        values = [bound.value for _, bound in self.learned.bounds]
+        low, high = min(values), max(values)
+        shown = f"{low:.1e}" if low == high else f"{low:.1e} to {high:.1e}"
+        return f"bounds of {shown} of the range"
+
+    def counts(self, name: str) -> bool:
+        """Whether an array of `adjoint_state` has to be so accurate."""
+        return self.of is None or name in self.of or name.partition("/")[0] in self.of
+
+    def norm(self, array: Any) -> float:
+        """The size of an array or of an error of it."""
+        if not array.size:
+            return 0.0
+        size = abs(array)
+        return float(size.max() if self.component else math.sqrt(float((size**2).sum())))
+
+
+def refuse_gradient(call: str, codec: Any) -> None:
+    """Refuses a `Gradient` where only a codec can be given.
+
+    Raises:
+        OptionError: it is one.
+    """
+    if isinstance(codec, Gradient):
+        raise OptionError(
+            f"{call}(codec={codec!r}): only unspool.adjoint chooses bounds from the accuracy of a "
+            "gradient so far. Give a Bound here, and see what it does to the gradient with `check`."
+        )
