@@ -13,7 +13,7 @@ import warnings
 from typing import Any, NamedTuple
 
 from .._gradient import Gradient, Learned
-from .._gradient.search import AIM, COARSEST, Search, shaped
+from .._gradient.search import COARSEST, Search, shaped
 from ..codecs.values import Bound
 from .accumulated import Accumulated
 from .report import AdjointReport, Effect, Fidelity, FidelityWarning
