@@ -1,0 +1,138 @@
+"""Whole adjoints of one loop from one beginning, whose gradients are compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+from .._gradient import Gradient, Learned
+from .accumulated import Accumulated
+from .report import AdjointReport
+from .run import Job, Run
+from .states import named_arrays
+
+__all__ = ["Found", "Loop", "share"]
+
+
+class Found(NamedTuple):
+    """What one run has found.
+
+    Attributes:
+        gradient: what it added to each array, in double precision.
+        begun: the norms of what the adjoint began with.
+        ended: the norms of the same arrays at the end.
+        report: what the driver says.
+        bytes: those that were encoded, and what they became.
+    """
+
+    gradient: dict[str, Any]
+    begun: dict[str, float]
+    ended: dict[str, float]
+    report: AdjointReport
+    bytes: tuple[int, int]
+
+    @property
+    def source(self) -> float:
+        """The norm of all that the adjoint began with."""
+        return math.hypot(*self.begun.values())
+
+
+class BoundedRun(Run):
+    """A run in which each state has the bound of its time."""
+
+    def __init__(self, job: Job, learned: Learned | None) -> None:
+        super().__init__(job)
+        self.learned = learned
+
+    def codec_of(self, step: int) -> Any:
+        """The codec of the state before a step."""
+        return "lossless" if self.learned is None else self.learned.bound(step)
+
+
+class Loop:
+    """A loop that is run several times, and the arrays of its gradient that count."""
+
+    def __init__(self, job: Job, accumulated: Accumulated, order: Gradient) -> None:
+        self.job, self.accumulated, self.order = job, accumulated, order
+        self.steps = job.schedule.steps
+
+    def run(self, learned: Learned | None, quietly: bool = False) -> Found:
+        """One adjoint, with lossless states where there are no bounds."""
+        spool, before = self.job.spool, self.accumulated.numbers()
+        begun = dict(before)
+        job = dataclasses.replace(self.job, at_end=self._noting(begun))
+        if quietly:
+            job = dataclasses.replace(job, progress=None)
+        moved = spool.stats().codec
+        report = BoundedRun(job, learned).go()
+        after, numbers = spool.stats().codec, self.accumulated.numbers()
+        # An array that `at_end` replaced does not add to what it held before.
+        bases = {name: one if _same(one, before.get(name)) else 0.0 for name, one in begun.items()}
+        return Found(
+            {name: one - bases.get(name, 0.0) for name, one in numbers.items()},
+            {name: _norm(one) for name, one in begun.items()},
+            {name: _norm(one) for name, one in numbers.items()},
+            report,
+            (after.raw_bytes - moved.raw_bytes, after.stored_bytes - moved.stored_bytes),
+        )
+
+    def _noting(self, begun: dict[str, Any]) -> Any:
+        """`at_end`, which also notes what the adjoint begins with."""
+        at_end = self.job.at_end
+        if at_end is None:
+            return None
+
+        def noting(state: Any) -> None:
+            at_end(state)
+            begun.update(self.accumulated.numbers())
+
+        return noting
+
+    def names(self, found: Found) -> list[str]:
+        """The arrays that have to be accurate."""
+        return [name for name in found.gradient if self.order.counts(name)]
+
+    def worst(self, errors: dict[str, Any], exact: Found) -> float:
+        """The largest relative error of an array; infinite where one is not finite."""
+        norm = self.order.norm
+        shares = [share(norm(each), norm(exact.gradient[name])) for name, each in errors.items()]
+        return max((one if math.isfinite(one) else math.inf for one in shares), default=0.0)
+
+    def copies(self) -> Any:
+        """The working state and what reverse steps change."""
+        state = self.job.state
+        held = state.now() if state.frozen else Accumulated(state.now(), "state").copied()
+        return held, self.accumulated.copied()
+
+    def put(self, copies: Any) -> None:
+        """What was copied is there again."""
+        held, accumulated = copies
+        state = self.job.state
+        if state.frozen:
+            state.put_back(held)
+        else:
+            Accumulated(state.now(), "state").put(held)
+        self.accumulated.put(accumulated)
+
+    def key(self) -> Any:
+        """What a loop with the same bounds has in common with this one."""
+        arrays = named_arrays(self.job.state.now())
+        shapes = {
+            name: (tuple(map(int, getattr(one, "shape", ()))), str(getattr(one, "dtype", "")))
+            for name, one in arrays.items()
+        }
+        return repr(self.job.schedule), repr(shapes), repr(self.accumulated.shapes())
+
+
+def share(error: float, size: float) -> float:
+    """An error as part of a size."""
+    return 0.0 if error == 0 else error / size if size else math.inf
+
+
+def _same(one: Any, other: Any) -> bool:
+    return other is not None and one.shape == other.shape and bool((one == other).all())
+
+
+def _norm(array: Any) -> float:
+    return math.sqrt(float((abs(array) ** 2).sum()))
