@@ -150,7 +150,9 @@ def adjoint(
     if isinstance(codec, Gradient):
         _check_order(codec, job, adjoint_state, resume, checks)
         _check_versions(spool, wanted)
-        return Ordered(job, Accumulated(adjoint_state), codec).go()
+        accumulated = Accumulated(adjoint_state)
+        codec.check(f"adjoint(codec={codec!r})", accumulated.now())
+        return Ordered(job, accumulated, codec).go()
     if resume is None:
         _check_versions(spool, wanted)
         if checks:

@@ -20,8 +20,8 @@ class Found(NamedTuple):
 
     Attributes:
         gradient: what it added to each array, in double precision.
-        begun: the norms of what the adjoint began with.
-        ended: the norms of the same arrays at the end.
+        begun: the norms of the arrays that the adjoint began with.
+        ended: the norms of all arrays at the end.
         report: what the driver says.
         bytes: those that were encoded, and what they became.
     """
@@ -67,15 +67,21 @@ class Loop:
         moved = spool.stats().codec
         report = BoundedRun(job, learned).go()
         after, numbers = spool.stats().codec, self.accumulated.numbers()
-        # An array that `at_end` replaced does not add to what it held before.
-        bases = {name: one if _same(one, before.get(name)) else 0.0 for name, one in begun.items()}
+        kept = {name for name, one in begun.items() if _same(one, before.get(name))}
         return Found(
-            {name: one - bases.get(name, 0.0) for name, one in numbers.items()},
-            {name: _norm(one) for name, one in begun.items()},
+            # An array that `at_end` replaced does not add to what it held before.
+            {name: one - begun[name] if name in kept else one for name, one in numbers.items()},
+            {name: _norm(one) for name, one in begun.items() if self._is_source(name, kept)},
             {name: _norm(one) for name, one in numbers.items()},
             report,
             (after.raw_bytes - moved.raw_bytes, after.stored_bytes - moved.stored_bytes),
         )
+
+    def _is_source(self, name: str, kept: set[str]) -> bool:
+        """Whether the adjoint begins with an array, which is no sum of earlier calls then."""
+        if self.job.at_end is not None:
+            return name not in kept
+        return self.order.of is None or not self.order.counts(name)
 
     def _noting(self, begun: dict[str, Any]) -> Any:
         """`at_end`, which also notes what the adjoint begins with."""

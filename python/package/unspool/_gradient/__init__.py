@@ -113,6 +113,17 @@ class Gradient:
         """Whether an array of `adjoint_state` has to be so accurate."""
         return self.of is None or name in self.of or name.partition("/")[0] in self.of
 
+    def check(self, call: str, held: Mapping[str, Any]) -> None:
+        """Whether all names of `of` are there.
+
+        Raises:
+            OptionError: one is not.
+        """
+        for name in self.of or ():
+            if name.partition("/")[0] not in held:
+                known = ", ".join(map(repr, held))
+                raise OptionError(f"{call}: `adjoint_state` has no {name!r}, but {known}.")
+
     def norm(self, array: Any) -> float:
         """The size of an array or of an error of it."""
         if not array.size:
