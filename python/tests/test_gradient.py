@@ -393,3 +393,24 @@ def test_arrays_of_other_libraries(name: str) -> None:
         found.append(np.array(held["gradient"].tolist()))
     assert (found[0] == found[1]).all() and report.fidelity.trials == 0
     assert 1e-4 < off(found[2], found[0]) <= 1e-3
+
+
+def test_loops_of_pytorch_refuse_it() -> None:
+    torch = pytest.importorskip("torch")
+    order, step = unspool.Gradient(1e-3), lambda carry, x: (carry * 2, None)
+    carry = torch.ones(3, requires_grad=True)
+    with pytest.raises(OptionError, match=r"torch.scan\(codec=.*only unspool.adjoint chooses"):
+        unspool.torch.scan(step, carry, length=4, codec=order)
+    with pytest.raises(OptionError, match=r"torch.adjoint\(codec=.*only unspool.adjoint chooses"):
+        unspool.torch.adjoint(step, carry, length=4, params=[], codec=order)
+
+
+def test_loops_of_jax_refuse_it() -> None:
+    jax = pytest.importorskip("jax")
+    order, step = unspool.Gradient(1e-3), lambda carry, x: (carry * 2, None)
+    with pytest.raises(OptionError, match=r"jax.scan\(codec=.*only unspool.adjoint chooses"):
+        unspool.jax.scan(step, jax.numpy.ones(3), length=4, codec=order)
+    with pytest.raises(OptionError, match=r"jax.while_loop\(codec=.*only unspool.adjoint chooses"):
+        unspool.jax.while_loop(
+            lambda x: x.sum() < 9, lambda x: x * 2, jax.numpy.ones(3), codec=order
+        )

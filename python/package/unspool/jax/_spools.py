@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 from unspool import Spool
+from unspool._gradient import refuse_gradient
 from unspool._history import own
 from unspool._unspool import jax_drop, jax_forget, jax_give_up, jax_loop, jax_may_join
 from unspool.advice.sizes import bytes_of
@@ -62,8 +63,9 @@ def loop_of(call: str, spool: Any, budget: Any, codec: Any) -> Loop:
     """Where a loop keeps its states.
 
     Raises:
-        OptionError: no spool was given, or a budget beside one.
+        OptionError: no spool was given, or a budget beside one; `codec` is a `Gradient`.
     """
+    refuse_gradient(f"jax.{call}", codec)
     if spool is not None and budget is not None:
         raise OptionError(
             f"{call}: a budget is for a spool of its own; the tiers of the one that is given say "

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from unspool._gradient import refuse_gradient
 from unspool.errors import ArrayError, OptionError
 from unspool.schedules import as_schedule
 from unspool.schedules.given import figure
@@ -86,6 +87,7 @@ def adjoint(
     """
     if not callable(step):
         raise OptionError(f"adjoint(step={step!r}): that is not a function.")
+    refuse_gradient("torch.adjoint", codec)
     given, checks = spool_of("adjoint", spool), count_of("adjoint", check, fidelity)
     rows = Rows("adjoint", xs, length)
     leaves, tree = flatten(init)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from unspool._adjoint.report import Fidelity
+from unspool._gradient import refuse_gradient
 from unspool._history import at_death, close_quietly, free_host
 from unspool.errors import OptionError
 
@@ -113,6 +114,7 @@ def scan(
         isinstance(segment, bool) or not isinstance(segment, int) or segment < 1
     ):
         raise OptionError(f'scan(segment={segment!r}): write a number of steps, or "auto".')
+    refuse_gradient("torch.scan", codec)
     checks = count_of("scan", check, fidelity)
     if checks and until is not None:
         raise OptionError(
