@@ -48,6 +48,7 @@ class Shot:
         self.gradient, self.after = np.zeros((SIZE, SIZE)), np.zeros((2, SIZE, SIZE))
 
     def forward(self, u: Any, start: int, stop: int) -> None:
+        """Takes steps, and notes how far the traces are from the data."""
         for n in range(start, stop):
             new = self.damp * (2 * u[1] - self.damp * u[0] + self.speed**2 * _lap(u[1]))
             new[DEPTH, SIZE // 2] += SOURCE[n]
@@ -55,10 +56,12 @@ class Shot:
             self.residual[n] = new[DEPTH] - self.data[n]
 
     def at_end(self, u: Any) -> None:
+        """Says the misfit, and clears the adjoint."""
         self.gradient[...], self.after[...] = 0, 0
         self.misfit = float((self.residual**2).sum()) / 2
 
     def reverse(self, u: Any, n: int) -> None:
+        """Takes the adjoint back over a step."""
         self.after[1, DEPTH] += self.residual[n]
         old, new = self.after[0].copy(), self.damp * self.after[1]
         self.gradient += 2 * self.speed * _lap(u[1]) * new
