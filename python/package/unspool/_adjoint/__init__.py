@@ -14,7 +14,6 @@ from typing import Any, SupportsIndex
 from .._gradient import Gradient
 from .._history import checked
 from .._types import record_of
-from .._unspool import Spool
 from ..codecs.values import Codecs
 from ..errors import OptionError, VersionExistsError
 from ..schedules import Auto, as_schedule
@@ -22,8 +21,9 @@ from ..schedules.given import figure
 from .accumulated import Accumulated
 from .durable import Durable
 from .fidelity import CheckedRun
+from .measured import DrivenLoop
 from .options import LOOKAHEAD, Access, Resume
-from .ordered import Ordered
+from .ordered import Ordered, check_order
 from .report import AdjointReport, Chosen, Effect, Fidelity, FidelityWarning, Progress
 from .resumed import ResumableRun
 from .run import Job, Run
@@ -151,8 +151,10 @@ def adjoint(
         _check_order(codec, job, adjoint_state, resume, checks)
         _check_versions(spool, wanted)
         accumulated = Accumulated(adjoint_state)
-        codec.check(f"adjoint(codec={codec!r})", accumulated.now())
-        return Ordered(job, accumulated, codec).go()
+        codec.check("adjoint", accumulated.numbers())
+        loop = DrivenLoop(job, accumulated, codec)
+        ordered = Ordered(loop, loop.key())
+        return ordered.go(ordered.due())
     if resume is None:
         _check_versions(spool, wanted)
         if checks:
@@ -181,16 +183,7 @@ def _check_order(order: Gradient, job: Job, adjoint_state: Any, resume: Any, che
     if resume is not None or checks:
         other = "check" if checks else "resume"
         raise OptionError(f"{call}: not together with `{other}`: leave one of them out.")
-    if isinstance(job.schedule, Auto):
-        raise OptionError(
-            f"{call}: {job.schedule!r} may choose another schedule each time. Give the one that a "
-            "run without a `Gradient` has chosen, report.choice.schedule."
-        )
-    if not isinstance(job.spool, Spool):
-        raise OptionError(
-            f"{call}: its bounds are parts of the range, and a {type(job.spool).__name__} has "
-            "absolute ones: give a Spool."
-        )
+    check_order(order, "adjoint", job.spool, job.schedule)
 
 
 def _resumed(job: Job, durable: Durable, wanted: tuple[int, int]) -> AdjointReport:

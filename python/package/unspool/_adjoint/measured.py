@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 from typing import Any, NamedTuple
 
 from .._gradient import Gradient, Learned
+from ..schedules.given import figure
+from ..stats import CodecStats
 from .accumulated import Accumulated
 from .report import AdjointReport
 from .run import Job, Run
 from .states import named_arrays
 
-__all__ = ["Found", "Loop", "share"]
+__all__ = ["BoundedRun", "DrivenLoop", "Found", "Loop", "encoded", "norm_of", "share"]
 
 
 class Found(NamedTuple):
@@ -50,12 +53,46 @@ class BoundedRun(Run):
         return "lossless" if self.learned is None else self.learned.bound(step)
 
 
-class Loop:
-    """A loop that is run several times, and the arrays of its gradient that count."""
+class Loop(abc.ABC):
+    """A loop that can be run several times, and the arrays of its gradient that count.
+
+    Attributes:
+        call: what the user called.
+        steps: the number of steps, or None.
+    """
+
+    def __init__(self, call: str, order: Gradient, steps: int | None) -> None:
+        self.call, self.order, self.steps = call, order, steps
+
+    @abc.abstractmethod
+    def run(self, learned: Learned | None, quietly: bool = False) -> Found:
+        """One adjoint, with lossless states where there are no bounds."""
+
+    @abc.abstractmethod
+    def copies(self) -> Any:
+        """What a run changes."""
+
+    @abc.abstractmethod
+    def put(self, copies: Any) -> None:
+        """What was copied is there again."""
+
+    def names(self, found: Found) -> list[str]:
+        """The arrays that have to be accurate."""
+        return [name for name in found.gradient if self.order.counts(name)]
+
+    def worst(self, errors: dict[str, Any], exact: Found) -> float:
+        """The largest relative error of an array; infinite where one is not finite."""
+        norm = self.order.norm
+        shares = [share(norm(each), norm(exact.gradient[name])) for name, each in errors.items()]
+        return max((one if math.isfinite(one) else math.inf for one in shares), default=0.0)
+
+
+class DrivenLoop(Loop):
+    """The loop of a call of `unspool.adjoint`."""
 
     def __init__(self, job: Job, accumulated: Accumulated, order: Gradient) -> None:
-        self.job, self.accumulated, self.order = job, accumulated, order
-        self.steps = job.schedule.steps
+        super().__init__("adjoint", order, figure(job.schedule, "steps"))
+        self.job, self.accumulated = job, accumulated
 
     def run(self, learned: Learned | None, quietly: bool = False) -> Found:
         """One adjoint, with lossless states where there are no bounds."""
@@ -71,10 +108,10 @@ class Loop:
         return Found(
             # An array that `at_end` replaced does not add to what it held before.
             {name: one - begun[name] if name in kept else one for name, one in numbers.items()},
-            {name: _norm(one) for name, one in begun.items() if self._is_source(name, kept)},
-            {name: _norm(one) for name, one in numbers.items()},
+            {name: norm_of(one) for name, one in begun.items() if self._is_source(name, kept)},
+            {name: norm_of(one) for name, one in numbers.items()},
             report,
-            (after.raw_bytes - moved.raw_bytes, after.stored_bytes - moved.stored_bytes),
+            encoded(moved, after),
         )
 
     def _is_source(self, name: str, kept: set[str]) -> bool:
@@ -94,16 +131,6 @@ class Loop:
             begun.update(self.accumulated.numbers())
 
         return noting
-
-    def names(self, found: Found) -> list[str]:
-        """The arrays that have to be accurate."""
-        return [name for name in found.gradient if self.order.counts(name)]
-
-    def worst(self, errors: dict[str, Any], exact: Found) -> float:
-        """The largest relative error of an array; infinite where one is not finite."""
-        norm = self.order.norm
-        shares = [share(norm(each), norm(exact.gradient[name])) for name, each in errors.items()]
-        return max((one if math.isfinite(one) else math.inf for one in shares), default=0.0)
 
     def copies(self) -> Any:
         """The working state and what reverse steps change."""
@@ -131,6 +158,11 @@ class Loop:
         return repr(self.job.schedule), repr(shapes), repr(self.accumulated.shapes())
 
 
+def encoded(before: CodecStats, after: CodecStats) -> tuple[int, int]:
+    """Bytes that were encoded meanwhile, and what they became."""
+    return after.raw_bytes - before.raw_bytes, after.stored_bytes - before.stored_bytes
+
+
 def share(error: float, size: float) -> float:
     """An error as part of a size."""
     return 0.0 if error == 0 else error / size if size else math.inf
@@ -140,5 +172,6 @@ def _same(one: Any, other: Any) -> bool:
     return other is not None and one.shape == other.shape and bool((one == other).all())
 
 
-def _norm(array: Any) -> float:
+def norm_of(array: Any) -> float:
+    """The L2 norm."""
     return math.sqrt(float((abs(array) ** 2).sum()))

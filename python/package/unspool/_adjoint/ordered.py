@@ -1,6 +1,6 @@
 """An adjoint whose bounds follow from the accuracy that its gradient has to have.
 
-`Ordered` runs the loop with lossless states and again with bounds, from the same first state and
+`Ordered` has a loop run with lossless states and again with bounds, from the same first state and
 the same `adjoint_state`, and compares the gradients: recomputed states and everything that is not
 linear are in what it measures. `choice` runs the trials, and `unspool._gradient.search` says which
 bound is next.
@@ -14,13 +14,14 @@ import warnings
 from typing import Any
 
 from .._gradient import Gradient, Learned
-from .accumulated import Accumulated
+from .._unspool import Spool
+from ..errors import OptionError
+from ..schedules import Auto
 from .choice import Choice
 from .measured import Found, Loop, share
 from .report import AdjointReport, Effect, Fidelity, FidelityWarning
-from .run import Job
 
-__all__ = ["Ordered"]
+__all__ = ["Ordered", "check_order"]
 
 #: How far an adjoint may grow for bounds to be trusted in the next gradient.
 GROWTH = 1e6
@@ -30,23 +31,25 @@ EVERY = 50
 
 
 class Ordered:
-    """One call of `unspool.adjoint` with a `Gradient`."""
+    """One adjoint with a `Gradient`."""
 
-    def __init__(self, job: Job, accumulated: Accumulated, order: Gradient) -> None:
-        self.loop, self.order = Loop(job, accumulated, order), order
-        self.key = self.loop.key()
+    def __init__(self, loop: Loop, key: Any) -> None:
+        self.loop, self.order, self.key = loop, loop.order, key
         self.trials = 0
 
-    def go(self) -> AdjointReport:
-        """Carries everything out."""
+    def due(self) -> Learned | None:
+        """What this adjoint goes by; None if it has to learn."""
         order = self.order
         if order.learned is not None and order.learned.key != self.key:
             order.learned = None
         order.since += 1
-        if order.learned is None or (order.learned.bounds and order.since >= EVERY):
-            return self._learn(self.loop.copies())
-        start = self.loop.copies() if order.strict and order.learned.bounds else None
-        return self._follow(order.learned, start)
+        again = order.learned is not None and order.learned.bounds and order.since >= EVERY
+        return None if again else order.learned
+
+    def go(self, learned: Learned | None) -> AdjointReport:
+        """Carries everything out."""
+        start = self.loop.copies() if learned is None or self.order.strict else None
+        return self._learn(start) if learned is None else self._follow(learned, start)
 
     def _follow(self, learned: Learned, start: Any) -> AdjointReport:
         """An adjoint with the bounds that are known."""
@@ -56,7 +59,7 @@ class Ordered:
         if worst <= self.order.relative:
             return self._said(found, learned, effects)
         self.order.learned = None
-        if start is not None:
+        if self.order.strict:
             self.loop.put(start)
             return self._learn(start)
         self._warn(
@@ -79,6 +82,7 @@ class Ordered:
     def _learn(self, start: Any) -> AdjointReport:
         """An adjoint with lossless states, and those with bounds."""
         before, exact = self.order.learned, self.loop.run(None)
+        self.order.check(self.loop.call, exact.gradient)
         end, self.order.since = self.loop.copies(), 0
         why, lasting = self._refusal(exact)
         learned = Learned(self.key, (), {}, 0.0, why)
@@ -123,4 +127,23 @@ class Ordered:
         return dataclasses.replace(found.report, fidelity=fidelity)
 
     def _warn(self, text: str) -> None:
-        warnings.warn(f"unspool.adjoint, Gradient: {text}", FidelityWarning, stacklevel=5)
+        told = f"unspool.{self.loop.call}, Gradient: {text}"
+        warnings.warn(told, FidelityWarning, stacklevel=5)
+
+
+def check_order(order: Gradient, call: str, spool: Any, schedule: Any) -> None:
+    """Whether bounds can be chosen for a schedule and a spool.
+
+    Raises:
+        OptionError: they cannot.
+    """
+    if isinstance(schedule, Auto):
+        raise OptionError(
+            f"{call}(codec={order!r}): {schedule!r} may choose another schedule each time. Give "
+            "the one that a run without a `Gradient` has chosen, report.choice.schedule."
+        )
+    if not isinstance(spool, Spool):
+        raise OptionError(
+            f"{call}(codec={order!r}): its bounds are parts of the range, and a "
+            f"{type(spool).__name__} has absolute ones: give a Spool."
+        )

@@ -49,7 +49,8 @@ class Learned:
 
 
 class Gradient:
-    """Accuracy of a gradient, in the place of a codec: `codec=Gradient(1e-3)` of `unspool.adjoint`.
+    """Accuracy of a gradient, in the place of a codec of `unspool.adjoint` or
+    `unspool.torch.adjoint`: `codec=Gradient(1e-3)`.
 
     The first adjoint returns the gradient of lossless states. It runs the loop several times more,
     with bounds, and measures what each does to the gradient. Later adjoints of the same loop use
@@ -68,7 +69,8 @@ class Gradient:
         component: the largest error of a value as part of the largest value, in place of L2.
         strict: where an estimate is above the target, run the loop again at once and return the
             gradient of lossless states.
-        of: names in `adjoint_state` of the arrays that have to be so accurate; None for all.
+        of: names in `adjoint_state` of the arrays that have to be so accurate; None for all. In
+            `unspool.torch.adjoint` they are `"init"`, `"xs"` and `"params"`, or `"params[0]"`.
 
     Raises:
         OptionError: an argument makes no sense.
@@ -111,18 +113,18 @@ class Gradient:
 
     def counts(self, name: str) -> bool:
         """Whether an array of `adjoint_state` has to be so accurate."""
-        return self.of is None or name in self.of or name.partition("/")[0] in self.of
+        return self.of is None or name in self.of or _group(name) in self.of
 
     def check(self, call: str, held: Mapping[str, Any]) -> None:
-        """Whether all names of `of` are there.
+        """Whether all names of `of` are among those of arrays.
 
         Raises:
             OptionError: one is not.
         """
         for name in self.of or ():
-            if name.partition("/")[0] not in held:
+            if name not in held and name not in map(_group, held):
                 known = ", ".join(map(repr, held))
-                raise OptionError(f"{call}: `adjoint_state` has no {name!r}, but {known}.")
+                raise OptionError(f"{call}({self!r}): there is no gradient {name!r}, but {known}.")
 
     def norm(self, array: Any) -> float:
         """The size of an array or of an error of it."""
@@ -130,6 +132,11 @@ class Gradient:
             return 0.0
         size = abs(array)
         return float(size.max() if self.component else math.sqrt(float((size**2).sum())))
+
+
+def _group(name: str) -> str:
+    """What an array is part of: `params` of `params[0]`, `all` of `all/0`."""
+    return name.replace("[", "/").partition("/")[0]
 
 
 def refuse_gradient(call: str, codec: Any) -> None:
@@ -140,6 +147,6 @@ def refuse_gradient(call: str, codec: Any) -> None:
     """
     if isinstance(codec, Gradient):
         raise OptionError(
-            f"{call}(codec={codec!r}): only unspool.adjoint chooses bounds from the accuracy of a "
-            "gradient so far. Give a Bound here, and see what it does to the gradient with `check`."
+            f"{call}(codec={codec!r}): only unspool.adjoint and unspool.torch.adjoint choose "
+            "bounds from the accuracy of a gradient so far. Give a Bound and compare two gradients."
         )

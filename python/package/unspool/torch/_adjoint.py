@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from unspool._gradient import refuse_gradient
+from unspool._gradient import Gradient
 from unspool.errors import ArrayError, OptionError
 from unspool.schedules import as_schedule
 from unspool.schedules.given import figure
@@ -63,12 +63,14 @@ def adjoint(
             room for, by `Revolve`.
         spool: where states are kept, under versions of its own. Without one, a spool is opened in
             main memory, and closed when the graph is gone.
-        codec: of the states, as in `Spool`.
+        codec: of the states, as in `Spool`; or an `unspool.Gradient`, which chooses bounds from the
+            accuracy that the gradient has to have. In its first backward pass the loop is run
+            several times.
         check: the number of states, spread over the loop, that are also kept without loss, to
             estimate what a codec with a bound does to the gradient, as for `unspool.adjoint`. In a
             backward pass every step is then reversed twice, the checked ones three times. Above 5 %
             there is an `unspool.types.FidelityWarning`.
-        fidelity: is called with what `check` has found in a backward pass, an
+        fidelity: is called with what `check` or a `Gradient` has found in a backward pass, an
             `unspool.types.Fidelity`. Its arrays are called `init[0]`, `xs[0]`, `params[0]` and so
             on, by the leaves of these arguments.
 
@@ -81,14 +83,15 @@ def adjoint(
             has something that is not a tensor; in the backward pass, a step computes something else
             than in the forward pass.
         OptionError: an argument makes no sense, or `step` returned no pair; `check` with a schedule
-            that does not know the number of steps.
+            that does not know the number of steps; a `Gradient` with `check`, `schedules.Auto` or
+            an `IncrementalSpool`.
         ScheduleError: the schedule breaks a rule, or is for another number of steps.
         All that `Spool.save` and `Spool.restore` raise, also in the backward pass.
     """
     if not callable(step):
         raise OptionError(f"adjoint(step={step!r}): that is not a function.")
-    refuse_gradient("torch.adjoint", codec)
-    given, checks = spool_of("adjoint", spool), count_of("adjoint", check, fidelity)
+    ordered = isinstance(codec, Gradient)
+    given, checks = spool_of("adjoint", spool), count_of("adjoint", check, fidelity, ordered)
     rows = Rows("adjoint", xs, length)
     leaves, tree = flatten(init)
     listed = _params(params)

@@ -31,11 +31,12 @@ __all__ = ["Check", "Gradients", "Told", "count_of"]
 Told = Callable[[Fidelity], Any]
 
 
-def count_of(call: str, check: Any, fidelity: Told | None) -> int:
-    """The number of states that are to be checked.
+def count_of(call: str, check: Any, fidelity: Told | None, ordered: bool = False) -> int:
+    """The number of states that are to be checked; `ordered` if a `Gradient` is given.
 
     Raises:
-        OptionError: it is not a number of states, or there is a function and nothing to tell it.
+        OptionError: it is not a number of states, or there is a function and nothing to tell it, or
+            a `Gradient` beside it.
     """
     try:
         count = operator.index(check)
@@ -45,7 +46,9 @@ def count_of(call: str, check: Any, fidelity: Told | None) -> int:
         raise OptionError(f"{call}(check={check!r}): write a number of states, 0 or more.")
     if fidelity is not None and not callable(fidelity):
         raise OptionError(f"{call}(fidelity={fidelity!r}): that is not a function.")
-    if fidelity is not None and not count:
+    if count and ordered:
+        raise OptionError(f"{call}(check={check}): not together with a Gradient, which checks.")
+    if fidelity is not None and not count and not ordered:
         raise OptionError(f"{call}(fidelity=...): say how many states to check, as by check=16.")
     return count
 

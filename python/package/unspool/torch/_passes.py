@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 from unspool._adjoint.fidelity import CheckedRun
+from unspool._adjoint.measured import BoundedRun
+from unspool._adjoint.ordered import Ordered, check_order
 from unspool._adjoint.report import AdjointReport
 from unspool._adjoint.run import Job, Run
+from unspool._gradient import Gradient, Learned
 from unspool._history import at_death, close_quietly, free_host, reserve
 from unspool.errors import ArrayError
 from unspool.schedules import Revolve, Schedule, Stop, StoreAll
@@ -26,6 +29,7 @@ from ._generators import torch_states
 from ._graph import check_reached, parts_reached
 from ._hooks import without_hooks
 from ._layout import Layout, bytes_of_tensor, can_be_saved
+from ._ordered import Ran, TorchLoop
 from ._spools import open_spool, place_of
 from ._surroundings import cached_weights
 from ._trees import Outputs, Rows, flatten, taken_apart, unflatten
@@ -534,6 +538,9 @@ class Passes:
         state = sum(map(bytes_of_tensor, loop.init)) + OVERHEAD
         self.loop, self.codec = loop, codec
         self.check, self.told = min(check, loop.steps), told
+        self.order = codec if isinstance(codec, Gradient) else None
+        # What the states of the forward pass were encoded by.
+        self.learned: Learned | None = None
         self.spool = given
         if given is None:
             kept = None if schedule is None else figure(schedule, "slots")
@@ -541,12 +548,16 @@ class Passes:
             self.spool = open_spool(place_of(loop.init), min(states * state, free_host()))
             at_death(self, close_quietly, self.spool)
         self.schedule = schedule or _fitting(loop.steps, state, self.spool, 1 + self.check)
+        if self.order is not None:
+            check_order(self.order, "torch.adjoint", self.spool, self.schedule)
         self.running: Running | None = None
         self.outputs = Outputs("adjoint")
         self.ended: Moment | None = None
 
     def forward(self) -> list[torch.Tensor]:
         """The tensors of the last carry and those of the outputs."""
+        if self.order is not None:
+            self.learned = Ordered(self._ordered(()), self._key()).due()
         with torch.no_grad():
             running = self.running = self.loop.begun.around.run(self._run, cached=False)
         self.outputs = running.work.outputs
@@ -570,8 +581,33 @@ class Passes:
         return list(self.ended.within("adjoint", back, cached=False))
 
     def _back(self, gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
+        if self.order is None:
+            found, _, report = self._once(gradients, None)
+        else:
+            loop = self._ordered(gradients)
+            if self.running is None:
+                self.learned = Ordered(loop, self._key()).due()
+            report = Ordered(loop, self._key()).go(self.learned)
+            found = loop.gradients
+        if self.told is not None and report.fidelity is not None:
+            self.told(report.fidelity)
+        return found
+
+    def _ordered(self, gradients: Sequence[torch.Tensor | None]) -> TorchLoop:
+        """The loop, with the gradients of its results."""
+        assert self.order is not None
+        back = functools.partial(self._once, gradients)
+        return TorchLoop(self.order, self.loop.steps, self.spool, gradients, back)
+
+    def _key(self) -> Any:
+        shapes = [(tuple(each.shape), str(each.dtype)) for each in self.loop.tensors]
+        return repr(self.schedule), repr(shapes)
+
+    def _once(self, gradients: Sequence[torch.Tensor | None], learned: Learned | None) -> Ran:
+        """One backward pass, after a forward pass unless there was one."""
         loop = self.loop
         if self.running is None:
+            self.learned = learned
             with Now(loop.begun):
                 self.running = self._run()
         running, self.running = self.running, None
@@ -582,9 +618,7 @@ class Passes:
         report = running.finish()
         columns = zip(*found.rows(), strict=True)
         rows = [loop.rows.gathered(place, column) for place, column in enumerate(columns)]
-        if self.told is not None and report.fidelity is not None:
-            self.told(report.fidelity)
-        return [*found.after, *rows, *found.sums]
+        return [*found.after, *rows, *found.sums], found, report
 
     def _run(self) -> Running:
         """The forward pass."""
@@ -605,9 +639,9 @@ class Passes:
             progress=None,
             stream=None,
             lookahead=LOOKAHEAD,
-            codec=self.codec,
+            codec=None if self.order else self.codec,
         )
-        run = Run(job)
+        run = BoundedRun(job, self.learned) if self.order else Run(job)
         if self.check:
             run = CheckedRun(job, work.gradients, self.check, "torch.adjoint")
         running = Running(work, run)
