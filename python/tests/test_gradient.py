@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from checked_problems import burgers, tails, wave
+from checked_problems import Checked, burgers, tails, wave
 from gradient_problems import acoustic, cahn_hilliard, heat, layers, lorenz, neural_ode, quantum
 from unspool._gradient.search import Search, shaped
 from unspool.errors import OptionError
@@ -189,7 +189,7 @@ def test_what_was_learned_stays_with_the_object_and_belongs_to_one_loop() -> Non
     loop, order = Linear(0), unspool.Gradient(1e-3)
     assert "nothing measured yet" in repr(order)
     _, report = loop.run(order)
-    assert "bounds of" in repr(order) and report.recomputed_steps == 0
+    assert "range bounds of" in repr(order) and report.recomputed_steps == 0
     assert "trials" in str(report.fidelity) and "that of lossless states" in str(report.fidelity)
     again = pickle.loads(pickle.dumps(order))
     loop.calls = 0
@@ -199,6 +199,41 @@ def test_what_was_learned_stays_with_the_object_and_belongs_to_one_loop() -> Non
     for other, schedule in ((Linear(0, steps=30), None), (loop, Revolve(40, 5))):
         _, report = other.run(again, schedule)
         assert report.fidelity.trials > 0
+
+
+def test_a_gradient_that_lives_in_tails_gets_bounds_relative_to_each_value() -> None:
+    order = unspool.Gradient(1e-6, of="gradient")
+    exact, _ = driven(tails(), StoreAll, "lossless")
+    driven(tails(), StoreAll, order)
+    assert order.learned is not None and order.learned.bounds[0][1].kind == "pointwise"
+    found, _ = driven(tails(), StoreAll, order)
+    assert 1e-7 < off(found, exact) <= 1e-6
+
+
+def test_stretches_of_time_differ_where_that_saves_bytes() -> None:
+    order = unspool.Gradient(1e-3, of="gradient")
+    exact, _ = driven(fading(), StoreAll, "lossless")
+    driven(fading(), StoreAll, order)
+    assert order.learned is not None
+    first, *_, last = [bound.value for _, bound in order.learned.bounds]
+    assert last < first / 4, "the first states hardly count"
+    found, _ = driven(fading(), StoreAll, order)
+    assert 1e-4 < off(found, exact) <= 1e-3
+
+
+def fading() -> Any:
+    """A loop of which only the last states have a part in the gradient."""
+    loop = Linear(0, steps=64)
+    loop.matrix *= 0.9
+
+    def at_end(x: Any) -> None:
+        loop.at_end(x)
+
+    def reverse(x: Any, step: int) -> None:
+        loop.held["gradient"] += 0.9 ** (64 - step) * (loop.held["after"] @ x.T)
+        loop.held["after"][...] = loop.matrix.T @ loop.held["after"]
+
+    return Checked(64, loop.begun, loop.forward, reverse, at_end, loop.held)
 
 
 def test_after_fifty_adjoints_bounds_are_measured_again() -> None:

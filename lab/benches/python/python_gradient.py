@@ -93,7 +93,9 @@ def table(target: float, exacts: dict[str, Ran], fixed: dict[str, list[Ran]], re
     safe = next(
         (n for n in range(14) if all(apart(fixed[k][n], exacts[k]) <= target for k in kept)), None
     )
-    print(f"\ntarget {target:g}, fixed bound {'none' if safe is None else f'1e-{safe + 1}'}")
+    print(
+        f"\ntarget {target:g}, fixed bound {'lossless' if safe is None else f'range=1e-{safe + 1}'}"
+    )
     print(
         "| problem | bound | error / target | of lossless | of the fixed bound | trials | first |"
     )
@@ -104,14 +106,14 @@ def table(target: float, exacts: dict[str, Ran], fixed: dict[str, list[Ran]], re
             why = order.learned.why if order.learned else "no bound"
             print(f"| {name} | refused: {why[:60]} | | | | | |")
             continue
-        bound = order.learned.bounds[0][1].value
+        bound = order.learned.bounds[0][1]
         off = apart(second, exact) / target
-        of_fixed = "-" if safe is None else f"{second.stored / fixed[name][safe].stored:.2f}"
-        if safe is not None:
-            shares.append(second.stored / fixed[name][safe].stored)
+        # Where no bound is safe for all, they would have to be lossless.
+        beside = exact if safe is None else fixed[name][safe]
+        shares.append(second.stored / beside.stored)
         print(
-            f"| {name} | {bound:.1e} | {off:.2f} | {second.stored / exact.stored:.3f} | {of_fixed} "
-            f"| {first.report.fidelity.trials} | {first.seconds / exact.seconds:.1f} |",
+            f"| {name} | {bound.kind}={bound.value:.1e} | {off:.2f} "
+            f"| {second.stored / exact.stored:.3f} | {shares[-1]:.2f} | {first.report.fidelity.trials} | {first.seconds / exact.seconds:.1f} |",
             flush=True,
         )
     if shares:

@@ -21,6 +21,10 @@ WORTH = 0.4
 #: The first bound that is tried, as part of the target.
 FIRST = 0.03
 
+#: Kinds of bounds in the order in which they are tried, and the part of the target below which the
+#: next kind is: where a gradient lives in the tails of states, parts of the range get tiny.
+KINDS = {"range": 1e-5, "pointwise": 0.0}
+
 Shape = tuple[tuple[int, float], ...]
 
 #: One bound for all time.
@@ -42,25 +46,34 @@ class Choice:
 
     def go(self, key: Any, before: Learned | None) -> Learned:
         """What the next adjoint goes by; `before` is what earlier ones went by."""
-        target = self.loop.order.relative
-        first = before.bounds[0][1].value if before and before.bounds else FIRST * target
-        shape = EVEN
-        found = self._search(Search(target, first), shape)
-        if found is not None and self._varies(*found):
-            shape = self._shape(*found)
-        if found is not None and shape != EVEN:
-            coarsest = COARSEST / max(factor for _, factor in shape)
-            found = self._search(Search(target, found[0], coarsest), shape)
-        if found is None:
-            return Learned(key, (), {}, 0.0, self._why())
-        norms = {name: self.loop.order.norm(each) for name, each in found[1].items()}
-        return Learned(key, _bounds(found[0], shape), norms, self.exact.source)
+        target, held = self.loop.order.relative, before.bounds[0][1] if before else None
+        for kind, finest in KINDS.items():
+            if held is not None and held.kind != kind:
+                continue
+            first = FIRST * target if held is None else held.value
+            found = self._search(Search(target, first, finest=finest * target), kind, EVEN)
+            if found is not None:
+                return self._learned(key, kind, *found)
+            held = None
+        return Learned(key, (), {}, 0.0, self._why())
 
-    def _search(self, search: Search, shape: Shape) -> tuple[float, Errors] | None:
+    def _learned(self, key: Any, kind: str, bound: float, errors: Errors) -> Learned:
+        """The bounds that follow from one bound for all time that is good."""
+        shape = self._shape(kind, bound, errors) if self._varies(bound, errors) else EVEN
+        if shape != EVEN:
+            coarsest = COARSEST / max(factor for _, factor in shape)
+            search = Search(self.loop.order.relative, bound, coarsest)
+            found = self._search(search, kind, shape)
+            bound, errors = found or (bound, errors)
+            shape = shape if found else EVEN
+        norms = {name: self.loop.order.norm(each) for name, each in errors.items()}
+        return Learned(key, _bounds(kind, bound, shape), norms, self.exact.source)
+
+    def _search(self, search: Search, kind: str, shape: Shape) -> tuple[float, Errors] | None:
         """The bound that a search comes to, and what it does."""
         errors: dict[float, Errors] = {}
         while (bound := search.next()) is not None:
-            errors[bound] = self._errors(_bounds(bound, shape))
+            errors[bound] = self._errors(_bounds(kind, bound, shape))
             search.add(bound, self.loop.worst(errors[bound], self.exact))
         best = search.chosen()
         return None if best is None else (best, errors[best])
@@ -71,19 +84,20 @@ class Choice:
         some = any(bool(each.any()) for each in errors.values())
         return some and bound < COARSEST and steps is not None and steps >= LONG
 
-    def _shape(self, bound: float, errors: Errors) -> Shape:
+    def _shape(self, kind: str, bound: float, errors: Errors) -> Shape:
         """The factors of the bounds of stretches of time, and the steps that they begin with."""
-        halves = self._factors(2, bound, errors)
+        halves = self._factors(2, kind, bound, errors)
         bits = sum(math.log2(factor) for _, factor in halves) / 2
-        return self._factors(STRETCHES, bound, errors) if bits > WORTH else EVEN
+        return self._factors(STRETCHES, kind, bound, errors) if bits > WORTH else EVEN
 
-    def _factors(self, count: int, bound: float, errors: Errors) -> Shape:
+    def _factors(self, count: int, kind: str, bound: float, errors: Errors) -> Shape:
         """Those of so many stretches. Errors of all together are those of each, added up, so that
         the first one's need no trial."""
         steps = self.loop.steps or 0
         edges = [n * steps // count for n in range(count)]
         ends = [*edges[1:], steps + 1]
-        later = [self._errors(_only(*at, bound)) for at in list(zip(edges, ends, strict=True))[1:]]
+        places = list(zip(edges, ends, strict=True))
+        later = [self._errors(_only(*at, _bound(kind, bound))) for at in places[1:]]
         first = {name: one - sum(each[name] for each in later) for name, one in errors.items()}
         single = [first, *later]
         products = [[self._product(one, other) for other in single] for one in single]
@@ -122,14 +136,14 @@ class Choice:
         return f"no bound of the states keeps the gradient accurate to {order.relative:g}{about}"
 
 
-def _bounds(bound: float, shape: Shape) -> tuple[tuple[int, Bound], ...]:
-    return tuple((step, _bound(bound * factor)) for step, factor in shape)
+def _bounds(kind: str, bound: float, shape: Shape) -> tuple[tuple[int, Bound], ...]:
+    return tuple((step, _bound(kind, bound * factor)) for step, factor in shape)
 
 
-def _only(begin: int, end: int, bound: float) -> tuple[tuple[int, Any], ...]:
-    """Bounds of one stretch alone."""
-    return ((0, "lossless"), (begin, _bound(bound)), (end, "lossless"))
+def _only(begin: int, end: int, bound: Bound) -> tuple[tuple[int, Any], ...]:
+    """The bound of one stretch alone."""
+    return ((0, "lossless"), (begin, bound), (end, "lossless"))
 
 
-def _bound(value: float) -> Bound:
-    return Bound(range=min(value, COARSEST))
+def _bound(kind: str, value: float) -> Bound:
+    return Bound(**{kind: min(value, COARSEST)})

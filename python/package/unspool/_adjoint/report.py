@@ -110,8 +110,8 @@ class Fidelity:
         said = f"gradient to {self.target:g}: {off}; {spent}"
         if not self.bounds:
             return f"{said}; states stay lossless"
-        steps = ", ".join(f"{bound.value:.1e} from {step:,}" for step, bound in self.bounds)
-        said += f"; bounds, of the range, by step: {steps}"
+        steps = [f"{one.kind}={one.value:.1e} from step {step:,}" for step, one in self.bounds]
+        said += f"; bounds: {', '.join(steps)}"
         return f"{said}; {self.trials} trials" if self.trials else said
 
 

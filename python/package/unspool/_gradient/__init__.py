@@ -109,7 +109,7 @@ class Gradient:
         values = [bound.value for _, bound in self.learned.bounds]
         low, high = min(values), max(values)
         shown = f"{low:.1e}" if low == high else f"{low:.1e} to {high:.1e}"
-        return f"bounds of {shown} of the range"
+        return f"{self.learned.bounds[0][1].kind} bounds of {shown}"
 
     def counts(self, name: str) -> bool:
         """Whether an array of `adjoint_state` has to be so accurate."""

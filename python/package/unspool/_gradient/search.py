@@ -14,7 +14,7 @@ __all__ = ["AIM", "COARSEST", "Search", "shaped"]
 #: Part of the target at which the search aims, and the parts between which it is content.
 AIM, LEAST, MOST = 0.5, 0.25, 0.7
 
-#: Bounds, as parts of the range, above which and below which nothing is tried.
+#: Bounds above which and below which nothing is tried.
 COARSEST, FINEST = 0.1, 1e-14
 
 #: Measured bounds after which the best one has to do.
@@ -36,9 +36,11 @@ class Search:
         tried: the error of each bound that was measured.
     """
 
-    def __init__(self, target: float, start: float, coarsest: float = COARSEST) -> None:
-        self.target, self.coarsest = target, coarsest
-        self.start = min(max(start, FINEST), coarsest)
+    def __init__(
+        self, target: float, start: float, coarsest: float = COARSEST, finest: float = FINEST
+    ) -> None:
+        self.target, self.coarsest, self.finest = target, coarsest, max(finest, FINEST)
+        self.start = min(max(start, self.finest), coarsest)
         self.tried: dict[float, float] = {}
 
     def next(self) -> float | None:
@@ -47,7 +49,7 @@ class Search:
             return self.start
         if self.content() or len(self.tried) >= TRIALS:
             return None
-        found = min(max(self._guess(), FINEST), self.coarsest)
+        found = min(max(self._guess(), self.finest), self.coarsest)
         return None if self._is_known(found) else found
 
     def add(self, bound: float, error: float) -> None:
