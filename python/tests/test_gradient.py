@@ -15,7 +15,7 @@ from gradient_problems import acoustic, cahn_hilliard, heat, layers, lorenz, neu
 from unspool._gradient.search import Search, shaped
 from unspool.errors import OptionError
 from unspool.schedules import Auto, OnlineRevolve, Revolve, StoreAll
-from unspool.types import FidelityWarning
+from unspool.types import Access, FidelityWarning
 
 ERRORS = {
     "in proportion": lambda bound: 30 * bound,
@@ -101,7 +101,7 @@ class Linear:
             schedule = schedule or StoreAll(self.steps)
             options = {"at_end": self.at_end, "adjoint_state": self.held} | options
             given = (schedule, spool, self.forward, self.reverse, self.begun.copy())
-            report = unspool.adjoint(*given, codec=codec, **options)
+            report = unspool.adjoint(*given, access=Access(codec=codec), **options)
             assert len(spool) == 0 and spool.stats().hints == 0
         return self.held["gradient"].copy(), report
 
@@ -117,7 +117,11 @@ class Linear:
 def driven(one: Any, schedule: Any, codec: Any) -> tuple[Any, Any]:
     """The gradient of a problem and the report."""
     with unspool.Spool(host_memory="64MiB", device="cpu") as spool:
-        options = {"at_end": one.at_end, "adjoint_state": one.adjoint_state, "codec": codec}
+        options = {
+            "at_end": one.at_end,
+            "adjoint_state": one.adjoint_state,
+            "access": Access(codec=codec),
+        }
         given = (schedule(one.steps), spool, one.forward, one.reverse, one.state)
         report = unspool.adjoint(*given, **options)
         assert len(spool) == 0
@@ -364,7 +368,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         history = unspool.IncrementalSpool(spool, unspool.Bound(abs=1e-3))
         given = (StoreAll(40), history, loop.forward, loop.reverse, loop.begun)
         with pytest.raises(OptionError, match="has absolute ones"):
-            unspool.adjoint(*given, adjoint_state=loop.held, codec=order)
+            unspool.adjoint(*given, adjoint_state=loop.held, access=Access(codec=order))
 
 
 def test_integers_come_back_as_they_are_and_a_schedule_may_not_know_its_end() -> None:
@@ -385,7 +389,7 @@ def test_integers_come_back_as_they_are_and_a_schedule_may_not_know_its_end() ->
         state = {"x": loop.begun.copy(), "count": count.copy()}
         with unspool.Spool(host_memory="16MiB", device="cpu") as spool:
             schedule, options = OnlineRevolve(8), {"at_end": loop.at_end}
-            options |= {"adjoint_state": loop.held, "codec": order}
+            options |= {"adjoint_state": loop.held, "access": Access(codec=order)}
             report = unspool.adjoint(schedule, spool, forward, reverse, state, **options)
     assert all(seen) and report.fidelity.trials == 0
     assert 1e-4 < off(loop.held["gradient"], loop.exact()) <= 1e-3
@@ -425,7 +429,7 @@ def test_arrays_of_other_libraries(name: str) -> None:
     for codec in ("lossless", order, order):
         with unspool.Spool(host_memory="16MiB", device="cpu") as spool:
             state = begun if replaced else begun.clone()
-            options = {"at_end": at_end, "adjoint_state": held, "codec": codec}
+            options = {"at_end": at_end, "adjoint_state": held, "access": Access(codec=codec)}
             report = unspool.adjoint(StoreAll(30), spool, forward, reverse, state, **options)
         found.append(np.array(held["gradient"].tolist()))
     assert (found[0] == found[1]).all() and report.fidelity.trials == 0

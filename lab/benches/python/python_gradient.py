@@ -52,7 +52,7 @@ def run(make: Any, codec: Any, revolve: bool) -> Ran:
             one.state,
             at_end=one.at_end,
             adjoint_state=one.adjoint_state,
-            codec=codec,
+            access=unspool.types.Access(codec=codec),
         )
         stored = spool.stats().codec.stored_bytes
     seconds = time.perf_counter() - begun
@@ -113,7 +113,8 @@ def table(target: float, exacts: dict[str, Ran], fixed: dict[str, list[Ran]], re
         shares.append(second.stored / beside.stored)
         print(
             f"| {name} | {bound.kind}={bound.value:.1e} | {off:.2f} "
-            f"| {second.stored / exact.stored:.3f} | {shares[-1]:.2f} | {first.report.fidelity.trials} | {first.seconds / exact.seconds:.1f} |",
+            f"| {second.stored / exact.stored:.3f} | {shares[-1]:.2f} "
+            f"| {first.report.fidelity.trials} | {first.seconds / exact.seconds:.1f} |",
             flush=True,
         )
     if shares:

@@ -80,7 +80,7 @@ class Shot:
                 np.zeros((2, SIZE, SIZE)),
                 at_end=self.at_end,
                 adjoint_state=held,
-                codec=codec,
+                access=unspool.types.Access(codec=codec),
             )
         return self.misfit, self.gradient.copy(), report
 

@@ -14,16 +14,14 @@ from typing import Any, SupportsIndex
 from .._gradient import Gradient
 from .._history import checked
 from .._types import record_of
-from ..codecs.values import Codecs
 from ..errors import OptionError, VersionExistsError
 from ..schedules import Auto, as_schedule
 from ..schedules.given import figure
 from .accumulated import Accumulated
 from .durable import Durable
 from .fidelity import CheckedRun
-from .measured import DrivenLoop
 from .options import LOOKAHEAD, Access, Resume
-from .ordered import Ordered, check_order
+from .ordered import check_order, ordered
 from .report import AdjointReport, Chosen, Effect, Fidelity, FidelityWarning, Progress
 from .resumed import ResumableRun
 from .run import Job, Run
@@ -57,7 +55,6 @@ def adjoint(
     resume: str | os.PathLike[str] | Resume | None = None,
     adjoint_state: Any = None,
     check: SupportsIndex = 0,
-    codec: Codecs | Gradient = None,
 ) -> AdjointReport:
     """Runs a simulation forwards and its adjoint backwards, keeping in `spool` what `schedule`
     says, and computing the rest again.
@@ -90,7 +87,8 @@ def adjoint(
             then.
         progress: is called with a `Progress` after every action.
         access: how the spool is used: an `unspool.types.Access`, with the version of state 0, the
-            stream of copies, and how far ahead restores are announced.
+            stream of copies, how far ahead restores are announced, and the codec of the states,
+            which may be an `unspool.Gradient`.
         resume: a folder on a file system that outlives the process, or an `unspool.types.Resume`
             with one and the time between two checkpoints. When the process is killed, in
             the forward or in the reverse sweep, the same call in another process goes on from what
@@ -109,10 +107,6 @@ def adjoint(
             must change nothing that counts besides `adjoint_state`, and find it where that says.
             Exact states take the versions after those of the run. The result is in the report;
             above 5 % there is an `unspool.types.FidelityWarning` too.
-        codec: of the states, in the place of the spool's; or an `unspool.Gradient`, which chooses
-            bounds from the accuracy that the gradient has to have. `adjoint_state` has to be given
-            as for `check`, and the first call runs the loop several times, `at_end` included, from
-            the same state and `adjoint_state`: steps must repeat themselves.
 
     Returns:
         What it cost: steps computed again, bytes moved, time spent and time waited; where it went
@@ -145,16 +139,13 @@ def adjoint(
     held = State(state)
     part = None if for_reverse is None else Part(for_reverse, held)
     rest = (held, part, at_end, base, progress, access.stream, ahead)
-    lone = None if isinstance(codec, Gradient) else codec
-    job = Job(chosen, spool, forward, reverse, *rest, codec=lone, announces=not learns)
-    if isinstance(codec, Gradient):
-        _check_order(codec, job, adjoint_state, resume, checks)
+    order = access.codec if isinstance(access.codec, Gradient) else None
+    codec = None if order is not None else access.codec
+    job = Job(chosen, spool, forward, reverse, *rest, codec=codec, announces=not learns)
+    if order is not None:
+        _check_order(order, job, adjoint_state, resume, checks)
         _check_versions(spool, wanted)
-        accumulated = Accumulated(adjoint_state)
-        codec.check("adjoint", accumulated.numbers())
-        loop = DrivenLoop(job, accumulated, codec)
-        ordered = Ordered(loop, loop.key())
-        return ordered.go(ordered.due())
+        return ordered(order, job, Accumulated(adjoint_state))
     if resume is None:
         _check_versions(spool, wanted)
         if checks:
@@ -177,13 +168,13 @@ def adjoint(
 
 def _check_order(order: Gradient, job: Job, adjoint_state: Any, resume: Any, checks: int) -> None:
     """What a `Gradient` needs is there."""
-    call = f"adjoint(codec={order!r})"
+    call = "adjoint(access=Access(codec=Gradient(...)))"
     if adjoint_state is None:
         raise OptionError(f"{call}: give `adjoint_state`, in which the gradient is.")
     if resume is not None or checks:
         other = "check" if checks else "resume"
         raise OptionError(f"{call}: not together with `{other}`: leave one of them out.")
-    check_order(order, "adjoint", job.spool, job.schedule)
+    check_order(call, job.spool, job.schedule)
 
 
 def _resumed(job: Job, durable: Durable, wanted: tuple[int, int]) -> AdjointReport:

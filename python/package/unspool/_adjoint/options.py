@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, SupportsIndex
 
 from .._files import AnyPath
+from .._gradient import Gradient
+from ..codecs.values import Codecs
 
 __all__ = ["Access", "Resume"]
 
@@ -24,11 +26,16 @@ class Access:
             `"learn"` leaves it to a `Spool(learn=True)`: from the second adjoint with the same
             saves and restores on, what is restored after each run of saves is announced when these
             are made. It is for schedules whose dry run is expensive or goes another way.
+        codec: of the states, in the place of the spool's; or an `unspool.Gradient`, which chooses
+            bounds from the accuracy that the gradient has to have. That needs `adjoint_state`, as
+            for `check`. Its first adjoint runs the loop several times, `at_end` included, from the
+            same state and `adjoint_state`: steps must repeat themselves.
     """
 
     first: SupportsIndex = 0
     stream: Any = None
     lookahead: SupportsIndex | Literal["learn"] = LOOKAHEAD
+    codec: Codecs | Gradient = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,13 @@ from .._gradient import Gradient, Learned
 from .._unspool import Spool
 from ..errors import OptionError
 from ..schedules import Auto
+from .accumulated import Accumulated
 from .choice import Choice
-from .measured import Found, Loop, share
+from .measured import DrivenLoop, Found, Loop, share
 from .report import AdjointReport, Effect, Fidelity, FidelityWarning
+from .run import Job
 
-__all__ = ["Ordered", "check_order"]
+__all__ = ["Ordered", "check_order", "ordered"]
 
 #: How far an adjoint may grow for bounds to be trusted in the next gradient.
 GROWTH = 1e6
@@ -128,10 +130,18 @@ class Ordered:
 
     def _warn(self, text: str) -> None:
         told = f"unspool.{self.loop.call}, Gradient: {text}"
-        warnings.warn(told, FidelityWarning, stacklevel=5)
+        warnings.warn(told, FidelityWarning, stacklevel=6)
 
 
-def check_order(order: Gradient, call: str, spool: Any, schedule: Any) -> None:
+def ordered(order: Gradient, job: Job, accumulated: Accumulated) -> AdjointReport:
+    """A call of `unspool.adjoint` with a `Gradient`."""
+    order.check("adjoint", accumulated.numbers())
+    loop = DrivenLoop(job, accumulated, order)
+    one = Ordered(loop, loop.key())
+    return one.go(one.due())
+
+
+def check_order(call: str, spool: Any, schedule: Any) -> None:
     """Whether bounds can be chosen for a schedule and a spool.
 
     Raises:
@@ -139,11 +149,11 @@ def check_order(order: Gradient, call: str, spool: Any, schedule: Any) -> None:
     """
     if isinstance(schedule, Auto):
         raise OptionError(
-            f"{call}(codec={order!r}): {schedule!r} may choose another schedule each time. Give "
+            f"{call}: {schedule!r} may choose another schedule each time. Give "
             "the one that a run without a `Gradient` has chosen, report.choice.schedule."
         )
     if not isinstance(spool, Spool):
         raise OptionError(
-            f"{call}(codec={order!r}): its bounds are parts of the range, and a "
+            f"{call}: its bounds are parts of the range, and a "
             f"{type(spool).__name__} has absolute ones: give a Spool."
         )

@@ -49,8 +49,8 @@ class Learned:
 
 
 class Gradient:
-    """Accuracy of a gradient, in the place of a codec of `unspool.adjoint` or
-    `unspool.torch.adjoint`: `codec=Gradient(1e-3)`.
+    """Accuracy of a gradient, in the place of a codec: `access=Access(codec=Gradient(1e-3))` of
+    `unspool.adjoint`, `codec=Gradient(1e-3)` of `unspool.torch.adjoint`.
 
     The first adjoint returns the gradient of lossless states. It runs the loop several times more,
     with bounds, and measures what each does to the gradient. Later adjoints of the same loop use

@@ -549,7 +549,7 @@ class Passes:
             at_death(self, close_quietly, self.spool)
         self.schedule = schedule or _fitting(loop.steps, state, self.spool, 1 + self.check)
         if self.order is not None:
-            check_order(self.order, "torch.adjoint", self.spool, self.schedule)
+            check_order("torch.adjoint(codec=Gradient(...))", self.spool, self.schedule)
         self.running: Running | None = None
         self.outputs = Outputs("adjoint")
         self.ended: Moment | None = None
