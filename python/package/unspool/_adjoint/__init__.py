@@ -139,13 +139,11 @@ def adjoint(
     held = State(state)
     part = None if for_reverse is None else Part(for_reverse, held)
     rest = (held, part, at_end, base, progress, access.stream, ahead)
-    order = access.codec if isinstance(access.codec, Gradient) else None
-    codec = None if order is not None else access.codec
-    job = Job(chosen, spool, forward, reverse, *rest, codec=codec, announces=not learns)
-    if order is not None:
-        _check_order(order, job, adjoint_state, resume, checks)
+    job = Job(chosen, spool, forward, reverse, *rest, codec=access.codec, announces=not learns)
+    if isinstance(access.codec, Gradient):
+        _check_order(job, adjoint_state, resume, checks)
         _check_versions(spool, wanted)
-        return ordered(order, job, Accumulated(adjoint_state))
+        return ordered(access.codec, job, Accumulated(adjoint_state))
     if resume is None:
         _check_versions(spool, wanted)
         if checks:
@@ -166,7 +164,7 @@ def adjoint(
         return _resumed(job, durable, wanted)
 
 
-def _check_order(order: Gradient, job: Job, adjoint_state: Any, resume: Any, checks: int) -> None:
+def _check_order(job: Job, adjoint_state: Any, resume: Any, checks: int) -> None:
     """What a `Gradient` needs is there."""
     call = "adjoint(access=Access(codec=Gradient(...)))"
     if adjoint_state is None:

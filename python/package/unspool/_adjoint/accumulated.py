@@ -79,15 +79,14 @@ class Accumulated:
 
     def numbers(self) -> dict[str, Any]:
         """The floating point numbers there, as arrays of NumPy in double precision, by name."""
-        found = {}
-        for name, one in self.now().items():
-            for way, array in (
-                [] if random.is_generator(one) or is_small(one) else flatten({name: one})[0]
-            ):
-                numbers = in_numpy(array)
-                if numbers is not None:
-                    found[way] = numbers
-        return found
+        found = {way: in_numpy(array) for way, array in self.by_way().items()}
+        return {way: numbers for way, numbers in found.items() if numbers is not None}
+
+    def by_way(self) -> dict[str, Any]:
+        """The arrays in it, by the way to them."""
+        held = self.now().items()
+        trees = [{name: one} for name, one in held if not _is_no_array(one)]
+        return {way: _unwatched(array) for tree in trees for way, array in flatten(tree)[0]}
 
     def shapes(self) -> dict[str, Any]:
         """What is there, in words that can be compared."""
@@ -118,8 +117,12 @@ class Accumulated:
         return step
 
 
+def _is_no_array(value: Any) -> bool:
+    return random.is_generator(value) or is_small(value)
+
+
 def _arrays(name: str, value: Any) -> list[Any]:
-    if random.is_generator(value) or is_small(value):
+    if _is_no_array(value):
         return []
     return [array for _, array in flatten({name: value})[0]]
 

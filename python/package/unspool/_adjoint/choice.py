@@ -55,7 +55,7 @@ class Choice:
             if found is not None:
                 return self._learned(key, kind, *found)
             held = None
-        return Learned(key, (), {}, 0.0, self._why())
+        return Learned(key, (), {}, 0.0, why=self._why())
 
     def _learned(self, key: Any, kind: str, bound: float, errors: Errors) -> Learned:
         """The bounds that follow from one bound for all time that is good."""
@@ -67,7 +67,9 @@ class Choice:
             bound, errors = found or (bound, errors)
             shape = shape if found else EVEN
         norms = {name: self.loop.order.norm(each) for name, each in errors.items()}
-        return Learned(key, _bounds(kind, bound, shape), norms, self.exact.source)
+        began, added = frozenset(self.exact.begun), self.exact.added
+        source = self.exact.source
+        return Learned(key, _bounds(kind, bound, shape), norms, source, began, added)
 
     def _search(self, search: Search, kind: str, shape: Shape) -> tuple[float, Errors] | None:
         """The bound that a search comes to, and what it does."""

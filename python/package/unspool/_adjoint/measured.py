@@ -5,17 +5,18 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .._gradient import Gradient, Learned
+from .._gradient import Gradient, Learned, norm_of
 from ..schedules.given import figure
 from ..stats import CodecStats
-from .accumulated import Accumulated
+from .accumulated import Accumulated, duplicate
 from .report import AdjointReport
 from .run import Job, Run
 from .states import named_arrays
 
-__all__ = ["BoundedRun", "DrivenLoop", "Found", "Loop", "encoded", "norm_of", "share"]
+__all__ = ["BoundedRun", "DrivenLoop", "Found", "Loop", "Seen", "encoded", "share"]
 
 
 class Found(NamedTuple):
@@ -25,6 +26,7 @@ class Found(NamedTuple):
         gradient: what it added to each array, in double precision.
         begun: the norms of the arrays that the adjoint began with.
         ended: the norms of all arrays at the end.
+        added: the arrays to which it added.
         report: what the driver says.
         bytes: those that were encoded, and what they became.
     """
@@ -32,6 +34,7 @@ class Found(NamedTuple):
     gradient: dict[str, Any]
     begun: dict[str, float]
     ended: dict[str, float]
+    added: frozenset[str]
     report: AdjointReport
     bytes: tuple[int, int]
 
@@ -39,6 +42,21 @@ class Found(NamedTuple):
     def source(self) -> float:
         """The norm of all that the adjoint began with."""
         return math.hypot(*self.begun.values())
+
+
+class Seen(NamedTuple):
+    """What one run with known bounds has found, without a copy of anything.
+
+    Attributes:
+        sizes: the norm of what it added to each array.
+        source: the norm of all that it began with.
+        report, bytes: as of `Found`.
+    """
+
+    sizes: dict[str, float]
+    source: float
+    report: AdjointReport
+    bytes: tuple[int, int]
 
 
 class BoundedRun(Run):
@@ -69,6 +87,10 @@ class Loop(abc.ABC):
         """One adjoint, with lossless states where there are no bounds."""
 
     @abc.abstractmethod
+    def follow(self, learned: Learned) -> Seen:
+        """One adjoint with bounds that are known."""
+
+    @abc.abstractmethod
     def copies(self) -> Any:
         """What a run changes."""
 
@@ -96,25 +118,61 @@ class DrivenLoop(Loop):
 
     def run(self, learned: Learned | None, quietly: bool = False) -> Found:
         """One adjoint, with lossless states where there are no bounds."""
-        spool, before = self.job.spool, self.accumulated.numbers()
+        before = self.accumulated.numbers()
         begun = dict(before)
-        job = dataclasses.replace(self.job, at_end=self._noting(begun))
-        if quietly:
-            job = dataclasses.replace(job, progress=None)
-        moved = spool.stats().codec
-        report = BoundedRun(job, learned).go()
-        after, numbers = spool.stats().codec, self.accumulated.numbers()
-        kept = {name for name, one in begun.items() if _same(one, before.get(name))}
+
+        def note() -> None:
+            begun.update(self.accumulated.numbers())
+
+        report, coded = self._driven(learned, note, quietly)
+        numbers = self.accumulated.numbers()
+        kept = frozenset(name for name, one in begun.items() if _same(one, before.get(name)))
         return Found(
             # An array that `at_end` replaced does not add to what it held before.
             {name: one - begun[name] if name in kept else one for name, one in numbers.items()},
             {name: norm_of(one) for name, one in begun.items() if self._is_source(name, kept)},
             {name: norm_of(one) for name, one in numbers.items()},
+            kept,
             report,
-            encoded(moved, after),
+            coded,
         )
 
-    def _is_source(self, name: str, kept: set[str]) -> bool:
+    def follow(self, learned: Learned) -> Seen:
+        """One adjoint with bounds that are known, of which only norms are looked at."""
+        bases: dict[str, Any] = {}
+        begun: dict[str, float] = {}
+
+        def note() -> None:
+            arrays = self.accumulated.by_way()
+            begun.update({name: norm_of(arrays[name]) for name in learned.began})
+            for name in learned.added & learned.errors.keys():
+                if norm_of(arrays[name]):
+                    bases[name] = duplicate(arrays[name])
+
+        if self.job.at_end is None:
+            note()
+        report, coded = self._driven(learned, note)
+        arrays = self.accumulated.by_way()
+        added = {
+            name: arrays[name] - bases[name] if name in bases else arrays[name]
+            for name in learned.errors
+        }
+        sizes = {name: self.order.norm(one) for name, one in added.items()}
+        return Seen(sizes, math.hypot(*begun.values()), report, coded)
+
+    def _driven(
+        self, learned: Learned | None, note: Callable[[], None], quietly: bool = False
+    ) -> tuple[AdjointReport, tuple[int, int]]:
+        """One run, with a look at what the adjoint begins with."""
+        job, at_end, spool = self.job, self.job.at_end, self.job.spool
+        if at_end is not None:
+            job = dataclasses.replace(job, at_end=lambda state: (at_end(state), note()))
+        if quietly:
+            job = dataclasses.replace(job, progress=None)
+        before = spool.stats().codec
+        return BoundedRun(job, learned).go(), encoded(before, spool.stats().codec)
+
+    def _is_source(self, name: str, kept: frozenset[str]) -> bool:
         """Whether the adjoint begins with an array, which is no sum of earlier calls then."""
         if self.job.at_end is not None:
             return name not in kept
@@ -170,8 +228,3 @@ def share(error: float, size: float) -> float:
 
 def _same(one: Any, other: Any) -> bool:
     return other is not None and one.shape == other.shape and bool((one == other).all())
-
-
-def norm_of(array: Any) -> float:
-    """The L2 norm."""
-    return math.sqrt(float((abs(array) ** 2).sum()))

@@ -19,7 +19,7 @@ from ..errors import OptionError
 from ..schedules import Auto
 from .accumulated import Accumulated
 from .choice import Choice
-from .measured import DrivenLoop, Found, Loop, share
+from .measured import DrivenLoop, Found, Loop, Seen, share
 from .report import AdjointReport, Effect, Fidelity, FidelityWarning
 from .run import Job
 
@@ -55,7 +55,7 @@ class Ordered:
 
     def _follow(self, learned: Learned, start: Any) -> AdjointReport:
         """An adjoint with the bounds that are known."""
-        found = self.loop.run(learned)
+        found = self.loop.follow(learned)
         effects = self._estimates(learned, found)
         worst = max(effects.values(), default=0.0)
         if worst <= self.order.relative:
@@ -71,13 +71,12 @@ class Ordered:
         )
         return self._said(found, learned, effects)
 
-    def _estimates(self, learned: Learned, found: Found) -> dict[str, float]:
+    def _estimates(self, learned: Learned, found: Seen) -> dict[str, float]:
         """The error of each array: that which was measured, as far as the adjoint began with more
         or less than then."""
         grown = found.source / learned.source if learned.source else 1.0
         shares = {
-            name: share(error * grown, self.order.norm(found.gradient[name]))
-            for name, error in learned.errors.items()
+            name: share(error * grown, found.sizes[name]) for name, error in learned.errors.items()
         }
         return {name: one if math.isfinite(one) else math.inf for name, one in shares.items()}
 
@@ -87,7 +86,7 @@ class Ordered:
         self.order.check(self.loop.call, exact.gradient)
         end, self.order.since = self.loop.copies(), 0
         why, lasting = self._refusal(exact)
-        learned = Learned(self.key, (), {}, 0.0, why)
+        learned = Learned(self.key, (), {}, 0.0, why=why)
         if not why:
             choice = Choice(self.loop, exact, start)
             learned, self.trials = choice.go(self.key, before), choice.trials
@@ -114,7 +113,9 @@ class Ordered:
                 )
         return "", True
 
-    def _said(self, found: Found, learned: Learned, effects: dict[str, float]) -> AdjointReport:
+    def _said(
+        self, found: Found | Seen, learned: Learned, effects: dict[str, float]
+    ) -> AdjointReport:
         """The report, with what is known of the gradient."""
         fidelity = Fidelity(
             (),

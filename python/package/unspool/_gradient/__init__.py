@@ -14,7 +14,7 @@ from typing import Any
 from ..codecs.values import Bound
 from ..errors import OptionError
 
-__all__ = ["Gradient", "Learned", "refuse_gradient"]
+__all__ = ["Gradient", "Learned", "norm_of", "refuse_gradient"]
 
 #: Largest and smallest relative error that can be asked for.
 LARGEST, SMALLEST = 0.5, 1e-12
@@ -30,6 +30,8 @@ class Learned:
             states have to stay lossless.
         errors: the error that they cause in each array of the gradient, in its unit.
         source: the norm of what the adjoint began with.
+        began: the names of the arrays that it began with.
+        added: the names of those to which it adds.
         why: why states stay lossless.
     """
 
@@ -37,6 +39,8 @@ class Learned:
     bounds: tuple[tuple[int, Bound], ...]
     errors: Mapping[str, float]
     source: float
+    began: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()
     why: str = ""
 
     def bound(self, step: int) -> Bound | str:
@@ -127,11 +131,22 @@ class Gradient:
                 raise OptionError(f"{call}({self!r}): there is no gradient {name!r}, but {known}.")
 
     def norm(self, array: Any) -> float:
-        """The size of an array or of an error of it."""
-        if not array.size:
-            return 0.0
-        size = abs(array)
-        return float(size.max() if self.component else math.sqrt(float((size**2).sum())))
+        """The size of an array of any library, or of an error of it."""
+        return largest(array) if self.component else norm_of(array)
+
+
+def largest(array: Any) -> float:
+    """The largest magnitude in an array, where the array is."""
+    return float(abs(array).max()) if math.prod(array.shape) else 0.0
+
+
+def norm_of(array: Any) -> float:
+    """The L2 norm of an array, where the array is; relative to the largest value, so that squares
+    of short floating point numbers neither vanish nor overflow."""
+    most = largest(array)
+    if not most or not math.isfinite(most):
+        return most
+    return most * math.sqrt(float(((abs(array) / most) ** 2).mean()) * math.prod(array.shape))
 
 
 def _group(name: str) -> str:

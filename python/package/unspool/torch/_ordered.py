@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from unspool._adjoint.accumulated import in_numpy
-from unspool._adjoint.measured import Found, Loop, encoded, norm_of
+from unspool._adjoint.measured import Found, Loop, Seen, encoded
 from unspool._adjoint.report import AdjointReport
-from unspool._gradient import Gradient, Learned
+from unspool._gradient import Gradient, Learned, norm_of
 
 from ._checked import Gradients
 
@@ -40,7 +39,7 @@ class TorchLoop(Loop):
     ) -> None:
         super().__init__("torch.adjoint", order, steps)
         self.spool, self.back = spool, back
-        self.source = math.hypot(*(norm_of(in_numpy(one)) for one in given if one is not None))
+        self.source = math.hypot(*(norm_of(one) for one in given if one is not None))
         self.gradients: list[Any] = []
 
     def run(self, learned: Learned | None, quietly: bool = False) -> Found:
@@ -50,7 +49,14 @@ class TorchLoop(Loop):
         numbers = named.numbers()
         ended = math.hypot(*(norm_of(one) for name, one in numbers.items() if name[:4] == "init"))
         coded = encoded(before, self.spool.stats().codec)
-        return Found(numbers, {"carry": self.source}, {"carry": ended}, report, coded)
+        begun = {"carry": self.source}
+        return Found(numbers, begun, {"carry": ended}, frozenset(), report, coded)
+
+    def follow(self, learned: Learned) -> Seen:
+        """Both passes with bounds that are known."""
+        found = self.run(learned)
+        sizes = {name: self.order.norm(found.gradient[name]) for name in learned.errors}
+        return Seen(sizes, self.source, found.report, found.bytes)
 
     def copies(self) -> Any:
         """The gradients: all else is put back by each pass."""
