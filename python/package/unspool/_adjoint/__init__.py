@@ -87,8 +87,7 @@ def adjoint(
             then.
         progress: is called with a `Progress` after every action.
         access: how the spool is used: an `unspool.types.Access`, with the version of state 0, the
-            stream of copies, how far ahead restores are announced, and the codec of the states,
-            which may be an `unspool.Gradient`.
+            stream of copies, how far ahead restores are announced, and the codec of states.
         resume: a folder on a file system that outlives the process, or an `unspool.types.Resume`
             with one and the time between two checkpoints. When the process is killed, in
             the forward or in the reverse sweep, the same call in another process goes on from what
