@@ -169,8 +169,9 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("schedule", [StoreAll, lambda steps: Revolve(steps, 8)])
-@pytest.mark.parametrize("target", [1e-2, 1e-4])
+@pytest.mark.parametrize(
+    ("target", "schedule"), [(1e-4, StoreAll), (1e-2, lambda steps: Revolve(steps, 8))]
+)
 @pytest.mark.parametrize("name", SMALL)
 def test_the_true_error_is_below_the_target_and_near_it(
     name: str, target: float, schedule: Any
@@ -299,6 +300,7 @@ def refused(loop: Any, match: str, **options: Any) -> unspool.Gradient:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", FidelityWarning)
             _, report = loop.run(order)
+        assert all(one.filename == __file__ for one in said), "they point at the call"
         texts = [str(one.message) for one in said if one.category is FidelityWarning]
         if again:
             assert not texts, "it is said once"
