@@ -455,3 +455,29 @@ def test_loops_of_jax_refuse_it() -> None:
         unspool.jax.while_loop(
             lambda x: x.sum() < 9, lambda x: x * 2, jax.numpy.ones(3), codec=order
         )
+
+
+def test_a_part_of_the_state_is_all_that_reverse_reads() -> None:
+    loop, order = Linear(0), unspool.Gradient(1e-3, of="gradient")
+
+    def forward(state: Any, start: int, stop: int) -> None:
+        loop.forward(state["x"], start, stop)
+        state["rest"] += 1
+
+    for _ in range(2):
+        state = {"x": loop.begun.copy(), "rest": np.zeros(1000)}
+        with unspool.Spool(host_memory="16MiB", device="cpu") as spool:
+            options = {"at_end": loop.at_end, "adjoint_state": loop.held}
+            options |= {"access": Access(codec=order), "for_reverse": lambda state: state["x"]}
+            given = (StoreAll(40), spool, forward, loop.reverse, state)
+            report = unspool.adjoint(*given, **options)
+    assert report.fidelity.raw_bytes < 2 * 40 * loop.begun.nbytes
+    assert 1e-4 < off(loop.held["gradient"], loop.exact()) <= 1e-3
+
+
+def test_a_codec_takes_the_place_of_that_of_the_spool() -> None:
+    loop, found = Linear(0), []
+    for codec in (None, unspool.Bound(range=1e-3), {"*": unspool.Bound(range=1e-3)}, "lossless"):
+        found.append(off(loop.run(codec, Revolve(40, 5))[0], loop.exact()))
+    assert found[0] < 1e-12 and found[3] < 1e-12
+    assert found[1] == found[2] > 1e-5
