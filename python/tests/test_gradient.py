@@ -14,7 +14,7 @@ from checked_problems import Checked, burgers, tails, wave
 from gradient_problems import acoustic, cahn_hilliard, heat, layers, lorenz, neural_ode, quantum
 from unspool._gradient.search import Search, shaped
 from unspool.errors import OptionError
-from unspool.schedules import Auto, OnlineRevolve, Revolve, StoreAll
+from unspool.schedules import Auto, OnlineRevolve, Revolve, Schedule, StoreAll
 from unspool.types import Access, FidelityWarning
 
 ERRORS = {
@@ -188,6 +188,19 @@ def test_the_true_error_is_below_the_target_and_near_it(
     assert target / 10 < off(second, exact) <= target
     assert report.fidelity.target == target and report.fidelity.estimate <= target
     assert f"gradient to {target:g}: off by about" in str(report)
+
+
+def test_another_schedule_like_it_is_the_same_loop() -> None:
+    class Every(Schedule):
+        steps, slots = 40, 40
+
+        def actions(self) -> Any:
+            return StoreAll(40).actions()
+
+    loop, order = Linear(0), unspool.Gradient(1e-3)
+    for schedule in (Every, lambda: list(StoreAll(40).actions())):
+        trials = [loop.run(order, schedule())[1].fidelity.trials for _ in range(2)]
+        assert trials[0] > 0 == trials[1]
 
 
 def test_what_was_learned_stays_with_the_object_and_belongs_to_one_loop() -> None:

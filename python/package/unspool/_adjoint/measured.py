@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from .report import AdjointReport
 from .run import Job, Run
 from .states import named_arrays
 
-__all__ = ["BoundedRun", "DrivenLoop", "Found", "Loop", "Seen", "encoded", "share"]
+__all__ = ["BoundedRun", "DrivenLoop", "Found", "Loop", "Seen", "encoded", "name_of", "share"]
 
 
 class Found(NamedTuple):
@@ -213,7 +214,13 @@ class DrivenLoop(Loop):
             name: (tuple(map(int, getattr(one, "shape", ()))), str(getattr(one, "dtype", "")))
             for name, one in arrays.items()
         }
-        return repr(self.job.schedule), repr(shapes), repr(self.accumulated.shapes())
+        return name_of(self.job.schedule), repr(shapes), repr(self.accumulated.shapes())
+
+
+def name_of(schedule: Any) -> str:
+    """A schedule in words that are the same for another one like it: without its address."""
+    steps, slots = figure(schedule, "steps"), figure(schedule, "slots")
+    return f"{re.sub(' at 0x[0-9a-f]+', '', repr(schedule))}, {steps} steps, {slots} slots"
 
 
 def encoded(before: CodecStats, after: CodecStats) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 from unspool._adjoint.fidelity import CheckedRun
-from unspool._adjoint.measured import BoundedRun
+from unspool._adjoint.measured import BoundedRun, name_of
 from unspool._adjoint.ordered import Ordered, check_order
 from unspool._adjoint.report import AdjointReport
 from unspool._adjoint.run import Job, Run
@@ -601,7 +601,7 @@ class Passes:
 
     def _key(self) -> Any:
         shapes = [(tuple(each.shape), str(each.dtype)) for each in self.loop.tensors]
-        return repr(self.schedule), repr(shapes)
+        return name_of(self.schedule), repr(shapes)
 
     def _once(self, gradients: Sequence[torch.Tensor | None], learned: Learned | None) -> Ran:
         """One backward pass, after a forward pass unless there was one."""
