@@ -146,15 +146,20 @@ def test_what_cannot_come_back_is_refused_with_what_to_do(
     assert 1 not in spool
 
 
-def test_a_typed_key_of_jax_is_refused_with_what_to_do(spool: unspool.Spool) -> None:
+def test_a_typed_key_of_jax_comes_back_as_one(spool: unspool.Spool) -> None:
     jax = pytest.importorskip("jax")
-    key = jax.random.key(3)
-    for given in (key, {"key": key}):
-        with pytest.raises(ArrayError, match=r"jax\.random\.key_data"):
-            spool.save(1, given)
-    spool.save(1, jax.random.key_data(key))
-    again = jax.random.wrap_key_data(spool.load(1, to="jax"))
-    assert jax.random.uniform(again) == jax.random.uniform(key)
+    for version, key in enumerate((jax.random.key(3), jax.random.key(3, impl="rbg"))):
+        spool.save(version, {"key": key, "several": [jax.random.split(key, 3)]})
+        for to in ("jax", "numpy"):
+            found = spool.load(version, to=to)
+            assert found["key"] == key and jax.random.uniform(found["key"]) == jax.random.uniform(
+                key
+            )
+            assert (found["several"][0] == jax.random.split(key, 3)).all()
+    spool.save(9, key)
+    assert spool.load(9) == key
+    with pytest.raises(ArrayError, match="never changes"):
+        spool.restore(9, key)
 
 
 def test_containers_are_filled_in_place(spool: unspool.Spool) -> None:

@@ -186,7 +186,7 @@ HOSTILE = [
     b"",
     b"{",
     b"[]",
-    b'{"unspool":3,"tree":1}',
+    b'{"unspool":4,"tree":1}',
     b'{"unspool":2,"tree":{"enum":"os:environ","name":"PATH"}}',
     b'{"unspool":2,"tree":{"enum":"signal:Signals","name":"SIGNONE"}}',
     b'{"unspool":2,"tree":{"scalar":"|O","hex":"0000000000000000"}}',

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from . import _structures
+from ._types import Region
 from ._unspool import DeviceBuffer
 from .errors import ArrayError, MissingLibraryError, OptionError
 
@@ -61,6 +62,56 @@ def device_for(to: str, device: str | None, own: int | None) -> int | None:
 def _jax_gpu(own: int | None) -> int:
     """The GPU of the spool, if JAX uses GPUs at all."""
     return own if own is not None and _library("jax").default_backend() == "gpu" else -1
+
+
+def place_of(array: Any) -> str | None:
+    """The device of an array of PyTorch or CuPy: `"cuda"` for the current GPU, `"cuda:1"` and so on
+    for another one, None for the CPU."""
+    device = array.device
+    if type(array).__module__.partition(".")[0] == "cupy":
+        current, number = _library("cupy").cuda.Device().id, device.id
+    elif device.type != "cuda":
+        return None
+    else:
+        current, number = _library("torch").cuda.current_device(), device.index
+    return "cuda" if number == current else f"cuda:{number}"
+
+
+def device_again(library: str, place: str | None) -> int | None:
+    """The number of the device for what was at `place_of`; that of the current GPU, or the CPU,
+    where there is no such one."""
+    if library == "jax":
+        return -1
+    if library == "cupy":
+        gpus, current = _library("cupy").cuda.runtime.getDeviceCount(), -1
+    elif library == "torch" and place is not None:
+        cuda = _library("torch").cuda
+        gpus = cuda.device_count() if cuda.is_available() else 0
+        current = cuda.current_device() if gpus else None
+    else:
+        return None
+    number = (place or "").partition(":")[2]
+    return int(number) if number and int(number) < gpus else current
+
+
+def fits(array: Any, library: str, region: Region) -> bool:
+    """Whether a region can be restored into an array as it is."""
+    if type(array).__module__.partition(".")[0] != library or tuple(array.shape) != region.shape:
+        return False
+    if library == "torch":
+        plain = array.layout == _library("torch").strided and not array.requires_grad
+        same = str(array.dtype) == f"torch.{region.dtype}"
+        return plain and same and array.device.type != "meta" and array.is_contiguous()
+    return (
+        library in ("numpy", "cupy")
+        and bool(array.dtype == numpy_dtype(region.dtype) and array.flags.c_contiguous)
+        and getattr(array.flags, "writeable", True)
+    )
+
+
+def as_bytes(array: Any) -> bytes:
+    """The bytes of an array on the CPU or a GPU, whatever library it is of."""
+    return array.tobytes() if hasattr(array, "tobytes") else bytes(array.tolist())
 
 
 def jax_takes(dtype: str) -> bool:

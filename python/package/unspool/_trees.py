@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from . import _arrays
+from . import _arrays, _foreign
 from ._containers import Kind, kind_of, made
 from ._types import Region
 from .errors import ArrayError, shown
@@ -26,8 +26,9 @@ from .errors import ArrayError, shown
 #: The region that says what the tree is.
 REGION = "unspool.tree"
 
-#: The versions of the text in it: members of enumerations and numbers of NumPy are of the second.
-FORMATS = (1, 2)
+#: The versions of the text in it: members of enumerations and numbers of NumPy are of the second,
+#: frames of pandas, keys and pytrees of JAX and a DataTree of the third.
+FORMATS = (1, 2, 3)
 
 #: The plain containers by their names in a text.
 _CONTAINERS = (("dict", dict), ("list", list), ("tuple", tuple))
@@ -42,6 +43,17 @@ Write = Callable[[Any], None]
 DEPTH = 100
 
 _PLAIN = (type(None), bool, int, float, str)
+
+
+class Anew:
+    """A place in a target that takes what was saved there as a whole, in `value`.
+
+    Its arrays are new ones, of the library and on the device of those that were saved; or those of
+    `given`, where all of that has the form of what was saved. `device` is another one for them.
+    """
+
+    def __init__(self, given: Any = None, device: str | None = None) -> None:
+        self.given, self.device, self.value = given, device, None
 
 
 class Apart:
@@ -66,6 +78,20 @@ def flatten(tree: Any) -> tuple[list[tuple[str, Any]], bytes | None]:
     writer = _Writer()
     spelled = writer.spell(tree, ())
     return _named(writer.arrays), text_of({"unspool": writer.format, "tree": spelled}).encode()
+
+
+def described(tree: dict[str, Any]) -> dict[str, Any] | Apart:
+    """The same arrays by name, with a text where they are of other libraries than NumPy.
+
+    Raises:
+        ArrayError: as for `flatten`.
+    """
+    if all(is_tree(value) or library_of(type(value)) == "numpy" for value in tree.values()):
+        return tree
+    writer = _Writer()
+    spelled = writer.spell(tree, ())
+    text = text_of({"unspool": writer.format, "tree": spelled}).encode()
+    return Apart(dict(_named(writer.arrays)), text)
 
 
 def text_of(content: Any) -> str:
@@ -103,9 +129,9 @@ def is_tree(value: Any) -> bool:
         or isinstance(value, (enum.Enum, *_BASES))
         or kind_of(kind) is not None
         or _is_record(kind)
-        or _is_key(value)
+        or kind is Anew
         or hasattr(kind, "state_dict")
-        or kind.__module__.startswith("xarray.")
+        or _foreign.is_foreign(value)
     )
 
 
@@ -164,30 +190,53 @@ class _Writer:
         type_ = type(value)
         if type_ in _PLAIN or type_ is complex:
             return _spelled(value)
-        if _is_array(type_):
-            return {"array": self._name(value, way), "as": _library_of(type_)}
+        if _is_array(type_) or type_ is bytes:
+            return self._array(value, way)
+        if type_ is Anew:
+            return {"list": []}
         if (kind := kind_of(type_)) is not None:
             return self._container(kind, value, way)
-        if _is_record(type_):
-            name = f"{type_.__module__}:{type_.__qualname__}"
-            fields = list(_fields(value))
-            return {
-                "class": name,
-                "fields": [field for field, _ in fields],
-                "of": self._all(fields, way),
-            }
-        if type_.__module__.startswith("xarray."):
-            return {"xarray": type_.__name__, "of": self.spell(_of_xarray(value, way), way)}
+        if _is_record(type_) and (record := self._record(value, way)) is not None:
+            return record
+        if _foreign.is_foreign(value):
+            return self._foreign(value, way)
         if isinstance(value, enum.Enum):
-            self.format = FORMATS[1]
+            self.format = max(self.format, 2)
             return _member(value, way)
         if _is_scalar(value):
-            self.format = FORMATS[1]
+            self.format = max(self.format, 2)
             # As an array also an empty text has a byte.
             array = sys.modules["numpy"].asarray(value)
             return {"scalar": array.dtype.str, "hex": array.tobytes().hex()}
         _refuse_others(value, way)
-        return {"array": self._name(value, way), "as": _library_of(type_)}
+        return self._array(value, way)
+
+    def _array(self, value: Any, way: tuple[object, ...]) -> dict[str, str]:
+        spelled = {"array": self._name(value, way), "as": library_of(type(value))}
+        place = _arrays.place_of(value) if spelled["as"] in ("torch", "cupy") else None
+        return spelled if place is None else {**spelled, "on": place}
+
+    def _record(self, value: Any, way: tuple[object, ...]) -> dict[str, Any] | None:
+        """An object field by field; None where JAX knows another way, as fields are functions."""
+        type_, fields = type(value), list(_fields(value))
+        before, format_ = dict(self.arrays), self.format
+        try:
+            items = self._all(fields, way)
+        except ArrayError:
+            if not _foreign.is_foreign(value):
+                raise
+            self.arrays, self.format = before, format_
+            return None
+        name = f"{type_.__module__}:{type_.__qualname__}"
+        return {"class": name, "fields": [field for field, _ in fields], "of": items}
+
+    def _foreign(self, value: Any, way: tuple[object, ...]) -> dict[str, Any]:
+        try:
+            parts = _foreign.parts_of(value)
+        except ArrayError as why:
+            raise ArrayError(f"{_place(way)}{why}.") from None
+        self.format = max(self.format, parts.since)
+        return {parts.library: parts.word, "of": self.spell(parts.tree, way)}
 
     def _container(self, kind: Kind, value: Any, way: tuple[object, ...]) -> dict[str, Any]:
         spelled: dict[str, Any]
@@ -234,12 +283,6 @@ def _is_scalar(value: Any) -> bool:
     return bool(numpy.dtype(value.dtype.str) == value.dtype)
 
 
-def _is_key(value: Any) -> bool:
-    """Whether it is a typed key of JAX."""
-    module = type(value).__module__.partition(".")[0]
-    return module in ("jax", "jaxlib") and "key<" in str(getattr(value, "dtype", ""))
-
-
 @functools.lru_cache(maxsize=256)
 def _is_array(type_: type) -> bool:
     """Whether nothing of this class is anything but an array; what is not found so is looked at."""
@@ -260,18 +303,21 @@ def _refuse_others(value: Any, way: tuple[object, ...]) -> None:
             f"{_place(way)} is a {name}, a {plain} with more than its items: pass {plain}(it), and "
             f"make a {name} of what comes back."
         )
-    if _is_key(value):
+    if type_.__name__ == "DTensor":
         raise ArrayError(
-            f"{_place(way)} is a typed key of JAX: pass jax.random.key_data(it), and make a key of "
-            "what comes back by jax.random.wrap_key_data."
+            f"{_place(way)} is a DTensor, which lies on several processes: pass its to_local()."
         )
+    if callable(value) and not hasattr(type_, "__dlpack__") and not hasattr(type_, "state_dict"):
+        raise ArrayError(f"{_place(way)} is a function or a class, and not data: leave it out.")
     if hasattr(value, "state_dict"):
         raise ArrayError(f"{_place(way)} is a {type_.__name__}: pass its state_dict().")
 
 
 @functools.lru_cache(maxsize=256)
-def _library_of(type_: type) -> str:
-    """The library that an array is of, by its name."""
+def library_of(type_: type) -> str:
+    """The library that an array is of, by its name; or `bytes`."""
+    if type_ is bytes:
+        return "bytes"
     roots = [base.__module__.partition(".")[0] for base in type_.__mro__]
     found = {"jaxlib": "jax"}.get(roots[0], roots[0])
     return next((name for name in ("torch", "cupy", "jax") if name in (found, *roots)), "numpy")
@@ -304,26 +350,6 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, tuple):
         return zip(value._fields, value, strict=True)  # type: ignore[attr-defined]
     return ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-
-
-def _of_xarray(value: Any, way: tuple[object, ...]) -> Any:
-    if type(value).__name__ == "DataArray":
-        name, made = value.name, value.to_dataset(name="values", promote_attrs=False)
-        return {"name": name, **_of_xarray(made, way)}
-    if type(value).__name__ != "Dataset":
-        raise ArrayError(f"{_place(way)}: save an xarray.Dataset or a DataArray.")
-
-    # An array without dimensions is a scalar to xarray, which of times lends no unit.
-    array = sys.modules["numpy"].asarray
-
-    def parts(variables: Any) -> dict[Any, Any]:
-        return {
-            name: {"dims": list(one.dims), "values": array(one.values), "attrs": dict(one.attrs)}
-            for name, one in variables.items()
-        }
-
-    data, coords = parts(value.data_vars), parts(value.coords)
-    return {"data": data, "coords": coords, "attrs": dict(value.attrs)}
 
 
 def _place(way: Iterable[object]) -> str:
@@ -366,7 +392,8 @@ def _read(spelled: Any, arrays: Mapping[str, Any]) -> Any:
 
 def _read_node(spelled: dict[str, Any], arrays: Mapping[str, Any]) -> Any:
     if "array" in spelled:
-        return arrays[spelled["array"]]
+        array = arrays[spelled["array"]]
+        return _arrays.as_bytes(array) if spelled.get("as") == "bytes" else array
     if "float" in spelled:
         return float(spelled["float"])
     if "complex" in spelled:
@@ -378,8 +405,9 @@ def _read_node(spelled: dict[str, Any], arrays: Mapping[str, Any]) -> Any:
     for name, base in _CONTAINERS:
         if name in spelled:
             return _read_container(base, spelled, arrays)
-    if "xarray" in spelled:
-        return _to_xarray(spelled["xarray"], _read(spelled["of"], arrays))
+    for library in _foreign.LIBRARIES:
+        if library in spelled:
+            return _foreign.made(library, spelled[library], _read(spelled["of"], arrays))
     values = [_read(item, arrays) for item in spelled["of"]]
     kind = _class(spelled["class"], _is_record)
     return _object(kind, dict(zip(spelled["fields"], values, strict=True)))
@@ -437,30 +465,15 @@ def _object(kind: Any, values: dict[str, Any]) -> Any:
     return made
 
 
-def _to_xarray(kind: str, parts: dict[str, Any]) -> Any:
-    xarray = sys.modules.get("xarray")
-    if xarray is None:
-        import xarray  # type: ignore[no-redef, import-not-found, unused-ignore]
-
-    def variables(given: dict[Any, Any]) -> dict[Any, Any]:
-        return {name: (one["dims"], one["values"], one["attrs"]) for name, one in given.items()}
-
-    made: Any = xarray
-    made = made.Dataset(variables(parts["data"]), variables(parts["coords"]), parts["attrs"])
-    if kind == "Dataset":
-        return made
-    return made["values"].rename(parts["name"])
-
-
 # Restoring into a tree.
 
 
 class _Filler:
     """Compares a tree with a text, and gathers what is to be written."""
 
-    def __init__(self, regions: Mapping[str, Region]) -> None:
+    def __init__(self, regions: Mapping[str, Region], *, adds: bool = True) -> None:
         self.arrays: list[tuple[str, Any]] = []
-        self._regions = regions
+        self._regions, self._adds = regions, adds
         self._later: list[Callable[[], None]] = []
         self._added: list[str] = []
 
@@ -488,6 +501,9 @@ class _Filler:
         self.fill(spelled, target, (), None)
 
     def fill(self, spelled: Any, target: Any, way: tuple[object, ...], write: Write | None) -> None:
+        if type(target) is Anew:
+            self._anew(spelled, target, way)
+            return
         if isinstance(target, tuple) and isinstance(spelled, dict) and "list" in spelled:
             # JSON alone has no tuples.
             spelled = {"tuple": spelled["list"]}
@@ -501,10 +517,50 @@ class _Filler:
             for key, item, value, setter in self._entries(spelled, target, way):
                 self.fill(item, value, (*way, key), setter)
 
+    def _anew(self, spelled: Any, target: Anew, way: tuple[object, ...]) -> None:
+        """Takes what was saved as a whole."""
+        nodes = {node["array"]: node for node in _arrays_in(spelled)}
+        arrays = self._alike(spelled, target.given, nodes)
+        if arrays is None:
+            arrays = {name: self._fresh(node, way, target.device) for name, node in nodes.items()}
+        else:
+            self.arrays += arrays.items()
+
+        def write() -> None:
+            finished = {
+                name: _arrays.finish(array, _library_in(nodes[name]), -1)
+                for name, array in arrays.items()
+            }
+            target.value = _read(spelled, finished)
+
+        self._later.append(write)
+
+    def _alike(self, spelled: Any, given: Any, nodes: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The arrays of what was given, where it has the form of what was saved, and no other."""
+        if given is None:
+            return None
+        other = _Filler(self._regions, adds=False)
+        try:
+            other.fill(spelled, given, (), None)
+        except ArrayError:
+            return None
+        found = dict(other.arrays)
+        same = found.keys() == nodes.keys() == self._regions.keys() & nodes.keys()
+        fits = (
+            same
+            and not other._added
+            and all(
+                _arrays.fits(array, _library_in(nodes[name]), self._regions[name])
+                for name, array in found.items()
+            )
+        )
+        return found if fits else None
+
     def _array(
         self, spelled: dict[str, Any], target: Any, way: tuple[object, ...], write: Write | None
     ) -> None:
-        if target is None and write is not None:
+        if target is None and write is not None and self._adds:
+            _refuse_jax(spelled, way)
             fresh = self._fresh(spelled, way)
             self._later.append(lambda: write(fresh))
             self._added.append(_place(way))
@@ -513,15 +569,16 @@ class _Filler:
             raise _differs(way, target)
         self.arrays.append((spelled["array"], target))
 
-    def _fresh(self, spelled: dict[str, Any], way: tuple[object, ...]) -> Any:
+    def _fresh(
+        self, spelled: dict[str, Any], way: tuple[object, ...], device: str | None = None
+    ) -> Any:
         """A new array for one that was saved, of the same library."""
-        region, library = self._regions.get(spelled["array"]), spelled.get("as")
-        if region is None or library not in ("numpy", "torch", "cupy"):
-            raise ArrayError(
-                f"{_place(way)} lacks {spelled['array']!r}, and no array can be made for it here: "
-                "use load, to=..."
-            )
-        place = _arrays.device_for(library, None, None)
+        region, library = self._regions.get(spelled["array"]), _library_in(spelled)
+        if region is None:
+            raise ArrayError(f"{_place(way)}: the array {spelled['array']!r} is not there.")
+        place = _arrays.device_again(library, spelled.get("on"))
+        if device is not None and library != "numpy":
+            place = _arrays.device_for(library, device, None)
         made = _arrays.allocate(region.shape, region.dtype, library, place)
         self.arrays.append((region.name, made))
         return made
@@ -540,13 +597,15 @@ class _Filler:
 
     def _is_empty(self, spelled: dict[str, Any], target: Any) -> bool:
         kind = kind_of(type(target))
-        if kind is None or not kind.changes or target:
+        if kind is None or not kind.changes or target or not self._adds:
             return False
-        return bool(spelled.get("of" if kind.base is dict and "dict" in spelled else "list"))
+        return bool(spelled.get(kind.base.__name__))
 
     def _put(self, spelled: dict[str, Any], target: Any, way: tuple[object, ...]) -> None:
         """Puts what was saved into a container that has nothing."""
         plain = {name: part for name, part in spelled.items() if name not in ("as", "with")}
+        for node in _arrays_in(plain):
+            _refuse_jax(node, way)
         fresh = {node["array"]: self._fresh(node, way) for node in _arrays_in(plain)}
         found = _read(plain, fresh)
         add = target.update if isinstance(found, dict) else target.extend
@@ -591,6 +650,17 @@ class _Filler:
                     yield field, item, found[field], write
                 return
         raise _differs(way, target)
+
+
+def _library_in(node: Mapping[str, Any]) -> str:
+    """The library of new arrays for one that was saved."""
+    library = node.get("as")
+    return library if library in ("torch", "cupy", "jax") else "numpy"
+
+
+def _refuse_jax(node: Mapping[str, Any], way: tuple[object, ...]) -> None:
+    if _library_in(node) == "jax":
+        raise ArrayError(f"{_place(way)} lacks an array of JAX, which cannot be filled: use load.")
 
 
 def _arrays_in(spelled: Any) -> Iterator[dict[str, Any]]:

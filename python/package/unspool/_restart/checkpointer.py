@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import operator
 import os
 import warnings
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from .._files import AnyPath, absolute
+from .._foreign import made_like
 from .._trees import is_unicode
 from .._types import Disk, record_of
 from .._unspool import Spool
@@ -30,13 +32,13 @@ from ..errors import (
     WaitTimeoutError,
     shown,
 )
-from . import random
 from .core import Core, Outcome, RestartCore
 from .options import Auto, Copies, Stop
 from .parts import CheckpointPart, parts
 from .ranks import ranks_of
 from .signals import Signals
-from .values import fill, read, sort
+from .state import Restoring, load, named_at_opening
+from .values import read, sort
 
 __all__ = ["Checkpointer"]
 
@@ -68,6 +70,15 @@ class Checkpointer:
     order. A wait for another rank ends after `timeout`, and the error names the rank. To find out
     which one it is takes up to 5 s more.
 
+    State that is named at the opening is saved by every save, and restored by `restore()`:
+
+        with unspool.Checkpointer("run", model=model, optim=optim, rng=True) as checkpoints:
+            step = checkpoints.restore() or 0
+            while step < steps and not checkpoints.stopping:
+                step += 1
+                train(model, optim)
+                checkpoints.step(step)
+
     Arguments:
         path: the folder of the run, on a file system that outlives the job. It is made when the one
             that is to hold it exists. Each rank has a folder in it. A relative path is that of the
@@ -95,10 +106,14 @@ class Checkpointer:
         stop: what ends the run before it is done: a `Stop`. Without it, SIGTERM and SIGUSR1 do.
         timeout: the longest wait for the disk and for other ranks, in seconds. The ranks take up to
             5 s more to find out which of them does not answer.
+        rng: with True, the generators of random numbers that Python, NumPy and PyTorch have for the
+            whole process, on all its GPUs, are state too; or a generator, which is state then.
+        state: objects with `state_dict` and `load_state_dict`, generators of random numbers, arrays
+            that are changed in place, and containers of arrays; those of JAX are given to `save`.
 
     Raises:
-        OptionError: an argument makes no sense, or checkpoints of another number of ranks lie
-            there.
+        OptionError: an argument makes no sense or is no state, or checkpoints of another number of
+            ranks lie there.
         StorageError: the folder cannot be made or read, or another process has it open; or this is
             so on another rank.
         WaitTimeoutError: another rank did not answer.
@@ -122,7 +137,10 @@ class Checkpointer:
         copies: Copies | AnyPath | None = None,
         stop: Stop | None = None,
         timeout: float = 300.0,
+        rng: Any = None,
+        **state: Any,
     ) -> None:
+        self._state = named_at_opening(state, rng, _OPTIONS)
         rule = every if isinstance(every, Auto) else Auto()
         copies = copies if isinstance(copies, Copies) else Copies(copies)
         stop = _stop(stop)
@@ -183,16 +201,19 @@ class Checkpointer:
         return self._core.due(_step(step))
 
     def save(self, step: int, /, **what: Any) -> None:
-        """Saves the checkpoint of `step`, due or not: arrays as a `Spool` takes them, and beside
-        them numbers, texts, True, False, None, lists and dictionaries of those (tuples come back as
-        lists), and random number generators of Python, NumPy and PyTorch, whose state is saved.
+        """Saves the checkpoint of `step`, due or not: what was named at the opening, and what is
+        given here. That may be arrays and trees as a `Spool` takes them; numbers, texts, True,
+        False, None, lists and dictionaries of those (tuples come back as lists); and generators of
+        random numbers of Python, NumPy and PyTorch and objects with `state_dict` and
+        `load_state_dict`, such as modules and optimizers, whose state is saved.
 
         Arrays may be changed when this returns. It waits only where every tier is full of
         checkpoints that are still on their way. What goes wrong later is told by the next call.
 
         Raises:
             OptionError: the step does not come after the last one, or after what lies in the folder
-                when nothing was restored; or the small values take more than 1 MiB.
+                when nothing was restored; the small values take more than 1 MiB; or a name is that
+                of another object at the opening.
             ArrayError, DeviceError: as for `Spool.save`.
             CapacityError, StorageError, WaitTimeoutError: there was no room for the arrays; or an
                 earlier checkpoint does not count, and why. The last one that counts stays.
@@ -205,7 +226,7 @@ class Checkpointer:
 
     def _save(self, step: int, what: Mapping[str, Any], stream: Any) -> None:
         """Saves what is named, arrays on a stream as `Spool.save` takes it."""
-        sorted_ = sort(what)
+        sorted_ = sort(self._with_state(what))
         self._core.begin(_step(step), sorted_.text)
         try:
             self._spool.save(step, sorted_.arrays, stream=stream)
@@ -216,6 +237,12 @@ class Checkpointer:
                 warnings.warn(f"Step {step} was not saved: {error}", RuntimeWarning, stacklevel=2)
                 return
             raise
+
+    def _with_state(self, what: Mapping[str, Any]) -> dict[str, Any]:
+        for name in what.keys() & self._state.keys():
+            if what[name] is not self._state[name]:
+                raise OptionError(f"{name}: another object has this name since the opening.")
+        return {**self._state, **what}
 
     def step(self, step: int, /, **what: Any) -> bool:
         """Saves the checkpoint of `step` if it is due; whether it was.
@@ -241,18 +268,18 @@ class Checkpointer:
         return self._core.candidate()
 
     def restore(self, step: int | None = None, /, **targets: Any) -> int | None:
-        """Copies the newest checkpoint that counts into arrays, and gives random number generators
-        the state that they had; returns its step, or None when there is none. A checkpoint that was
-        saved just now is waited for. Some of what was saved may be given. `values` has the small
-        values.
+        """Gives back the newest checkpoint that counts, and returns its step, or None when there is
+        none: copied into arrays, and given to generators of random numbers and by
+        `load_state_dict` to objects that have it. Without targets that is what was named at the
+        opening, and else some of what was saved. `values` has the small values. A checkpoint that
+        was saved just now is waited for.
 
         With a step it is that checkpoint and no other one, on all ranks: those that are newer go
         with the next save.
 
         Lists, dictionaries and objects that were saved are filled in place, and have to be as when
-        they were saved. A dictionary or a list that is empty, such as the state of an optimizer
-        before its first step, gets what was saved, in new arrays of the same library, with a
-        `RuntimeWarning`: give it to its owner, as by `optimizer.load_state_dict`.
+        they were saved. A dictionary or a list that is empty gets what was saved, in new arrays of
+        the same library, with a `RuntimeWarning`: give it to its owner, or pass the owner itself.
 
         What a rank lacks, it gets back from its partner; what it lacks or has damaged, it fetches
         from the remote place. Else all ranks take the next older checkpoint, with a
@@ -265,41 +292,35 @@ class Checkpointer:
             LostCheckpointError: the step cannot be read on some rank, and why.
             WaitTimeoutError: the checkpoint did not become durable, or another rank did not answer,
                 within `timeout`.
-            DeviceError, ClosedError.
+            DeviceError, ClosedError; and what `load_state_dict` raises.
         """
-        generators = {name: one for name, one in targets.items() if random.is_generator(one)}
-        others = {name: one for name, one in targets.items() if name not in generators}
+        self._check()
+        restoring = Restoring(targets or self._state)
 
         def take(spool: Spool, step: int) -> dict[str, Any]:
-            small, states = read(self._core.values(step))
-            for name, generator in generators.items():
-                if name not in states:
-                    raise ArrayError(f"{name}: no random numbers were saved under this name.")
-                random.check(name, generator, states[name])
-            writes = [fill(name, small[name], one) for name, one in others.items() if name in small]
-            if arrays := {name: one for name, one in others.items() if name not in small}:
-                spool.restore(step, arrays)
-            for write in writes:
-                write()
-            return states
+            return restoring.take(spool, step, self._core.values(step))
 
         taken, states = self._newest(take) if step is None else self._exactly(_step(step), take)
-        for name, generator in generators.items():
-            if states is not None:
-                random.set_state(generator, states[name])
+        if states is not None:
+            restoring.finish(states)
         return taken
 
     def load(
         self,
         step: int | None = None,
         *,
-        to: Literal["numpy", "cupy", "torch", "jax"] = "numpy",
+        to: Literal["numpy", "cupy", "torch", "jax"] | None = None,
         device: str | None = None,
+        like: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Everything that was saved under `step`, arrays as new ones of the library `to` on
-        `device`, and small values. A checkpoint that was saved just now is waited for. Without a
-        step it is the newest checkpoint that counts, taken as by `restore`: arrays of JAX, which
-        cannot be written, come back so.
+        """Everything that was saved under `step`: arrays as new ones, and small values. A
+        checkpoint that was saved just now is waited for. Without a step it is the newest checkpoint
+        that counts, taken as by `restore`: arrays of JAX, which cannot be written, come back so.
+
+        Arrays are of the library that they were saved of, on the device where they were, or on the
+        current one where that is not here; with `to` and `device` all are of that library and
+        there. `like` has pytrees of JAX by name, such as a model of Equinox or Flax: what was saved
+        comes back in their classes, with their functions, on the devices of their arrays.
 
         A step that was loaded can be gone on from: a save of a step after it that is not newer than
         the last one deletes what came after it, on all ranks. So a run that went wrong goes back.
@@ -312,7 +333,8 @@ class Checkpointer:
 
         def take(spool: Spool, step: int) -> dict[str, Any]:
             small = read(self._core.values(step))[0]
-            return {**small, **spool.load(step, to=to, device=device)}
+            found = {**small, **load(spool, step, to, device)}
+            return found if like is None else made_like(found, like)
 
         self._check()
         if step is not None:
@@ -559,6 +581,14 @@ class Checkpointer:
         except Error as why:
             warnings.warn(str(why), RuntimeWarning, stacklevel=2)
             self._give_up()
+
+
+#: The names of options, for who writes one of them wrong.
+_OPTIONS = [
+    name
+    for name, one in inspect.signature(Checkpointer.__init__).parameters.items()
+    if one.kind is one.KEYWORD_ONLY
+]
 
 
 def _stop(given: Any) -> Stop:

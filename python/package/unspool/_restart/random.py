@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 from typing import Any
 
 from ..errors import ArrayError
 
-__all__ = ["check", "is_generator", "set_state", "state"]
+__all__ = ["EVERYWHERE", "check", "is_generator", "set_state", "state"]
 
 #: Generators by the module and the name of their class, and of one of those it is made from.
 _KINDS = {
@@ -19,9 +20,19 @@ _KINDS = {
 }
 
 
+class _Everywhere:
+    """The generators that Python, NumPy and PyTorch have for all of a process, those of GPUs
+    among them."""
+
+
+EVERYWHERE = _Everywhere()
+
+
 def _kind(value: Any) -> str | None:
     if isinstance(value, random.Random):
         return "random.Random"
+    if value is EVERYWHERE:
+        return "everywhere"
     names = ((base.__module__, base.__name__) for base in type(value).__mro__)
     found = next((_KINDS[name] for name in names if name in _KINDS), None)
     module, name = type(value).__module__, type(value).__name__
@@ -50,6 +61,8 @@ def state(name: str, generator: Any) -> dict[str, Any]:
         found = bytes(generator.get_state().tolist()).hex()
     elif kind == "random.Random":
         found = generator.getstate()
+    elif kind == "everywhere":
+        found = {of: state(name, one)["state"] for of, one in _everywhere().items()}
     else:
         raise ArrayError(
             f"{name}: CuPy does not give out the state of its generators. Make one from the step, "
@@ -65,6 +78,8 @@ def check(name: str, generator: Any, saved: dict[str, Any]) -> None:
         ArrayError: it is of another kind.
     """
     kind, inner = _kind(generator), None
+    if kind == saved["kind"] == "everywhere":
+        _check_gpus(name, saved["state"])
     if kind == saved["kind"] == "numpy.Generator":
         inner = type(generator.bit_generator).__name__
     if kind != saved["kind"] or (inner and inner != saved["state"]["bit_generator"]):
@@ -82,9 +97,54 @@ def set_state(generator: Any, saved: dict[str, Any]) -> None:
     elif kind == "torch.Generator":
         torch = sys.modules["torch"]
         generator.set_state(torch.tensor(list(bytes.fromhex(found)), dtype=torch.uint8))
+    elif kind == "everywhere":
+        _set_everywhere(found)
     else:
         version, numbers, gauss = found
         generator.setstate((version, tuple(numbers), gauss))
+
+
+#: The generator of a whole process by the name of its library, and what has it.
+_OF_PROCESS = {"random": ("random", "_inst"), "numpy": ("numpy.random.mtrand", "_rand")}
+
+
+def _everywhere(needed: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The generators of this process by the names of their libraries, of those that are loaded or
+    needed. Those of GPUs are there when PyTorch has used one."""
+    found: dict[str, Any] = {}
+    for name, (module, attribute) in _OF_PROCESS.items():
+        if name in sys.modules or name in needed:
+            found[name] = getattr(importlib.import_module(module), attribute)
+    gpus = any(name.startswith("cuda:") for name in needed)
+    torch = importlib.import_module("torch") if "torch" in needed else sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "default_generator"):
+        found["torch"] = torch.default_generator
+        if gpus:
+            torch.cuda.init()
+        if torch.cuda.is_initialized():
+            many = enumerate(torch.cuda.default_generators)
+            found |= {f"cuda:{number}": one for number, one in many}
+    return found
+
+
+def _check_gpus(name: str, saved: dict[str, Any]) -> None:
+    gpus = sum(of.startswith("cuda:") for of in saved)
+    if not gpus:
+        return
+    there = importlib.import_module("torch").cuda.device_count()
+    if there != gpus:
+        raise ArrayError(
+            f"{name}: the random numbers of {gpus} GPUs were saved, and {there} are here. Restore "
+            "without rng=True, and seed each generator anew."
+        )
+
+
+def _set_everywhere(saved: dict[str, Any]) -> None:
+    """Gives the generators of this process the states that they had."""
+    there = _everywhere(tuple(saved))
+    for of, found in saved.items():
+        kind = _kind(there[of])
+        set_state(there[of], {"kind": kind, "state": found})
 
 
 def _plain(value: Any) -> Any:

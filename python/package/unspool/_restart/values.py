@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .._trees import DEPTH, assign, flatten, text_of
+from .._trees import DEPTH, Apart, assign, described, flatten, text_of
 from ..errors import ArrayError
 from . import random
 
-__all__ = ["Saved", "fill", "is_small", "read", "sort"]
+__all__ = ["Saved", "fill", "is_owner", "is_small", "read", "sort"]
 
 _PLAIN = (type(None), bool, int, float, str)
 
@@ -21,12 +21,18 @@ class Saved(NamedTuple):
     """The arguments of a save.
 
     Attributes:
-        arrays: what the spool takes, by name.
+        arrays: what the spool takes: by name, with the states of owners.
         text: the small values and the states of random numbers, as JSON.
     """
 
-    arrays: dict[str, Any]
+    arrays: dict[str, Any] | Apart
     text: str
+
+
+def is_owner(value: Any) -> bool:
+    """Whether it gives out its state, and takes it back."""
+    names = ("state_dict", "load_state_dict")
+    return not isinstance(value, type) and all(callable(getattr(value, one, None)) for one in names)
 
 
 def sort(given: Mapping[str, Any]) -> Saved:
@@ -42,11 +48,13 @@ def sort(given: Mapping[str, Any]) -> Saved:
     for name, value in given.items():
         if random.is_generator(value):
             states[name] = random.state(name, value)
+        elif is_owner(value):
+            arrays[name] = value.state_dict()
         elif is_small(value):
             values[name] = _of_numpy(value)
         else:
             arrays[name] = value
-    return Saved(arrays, text_of({"values": values, "random": states}))
+    return Saved(described(arrays), text_of({"values": values, "random": states}))
 
 
 def read(text: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,0 +1,135 @@
+"""The state of a program by name, as a `Checkpointer` is given it, and how it comes back.
+
+An *owner* is an object with `state_dict` and `load_state_dict`, such as a module, an optimizer, a
+scheduler, a GradScaler or a StatefulDataLoader. Its state is saved as a tree, and is given back to
+it whole when all ranks have theirs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .. import _foreign
+from .._trees import REGION, Anew, flatten, library_of
+from .._unspool import Spool
+from ..errors import ArrayError, OptionError, shown
+from . import random
+from .values import fill, is_owner, is_small, read
+
+__all__ = ["Restoring", "load", "named_at_opening"]
+
+#: What arrays have, and nothing else has.
+_PROTOCOLS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
+
+
+def named_at_opening(given: Mapping[str, Any], rng: Any, options: Iterable[str]) -> dict[str, Any]:
+    """What every save saves, by name.
+
+    Raises:
+        OptionError: something is no state, or one that cannot be restored into.
+    """
+    state = {**given} if rng is None or rng is False else {**given, "rng": rng}
+    if rng is True:
+        state["rng"] = random.EVERYWHERE
+    for name, value in state.items():
+        if not random.is_generator(value) and not is_owner(value):
+            _check(name, value, options)
+    return state
+
+
+def _check(name: str, value: Any, options: Iterable[str]) -> None:
+    """Refuses what is no state, such as an option by a wrong name."""
+    near = difflib.get_close_matches(name, options, 1)
+    meant = f" Do you mean {near[0]}?" if near else ""
+    wrong = f"{name}={shown(value)}: a Checkpointer has no such option, and it is no state"
+    if is_small(value) and not isinstance(value, dict | list):
+        raise OptionError(f"{wrong} that can be restored into: give it to `save`.{meant}")
+    if _foreign.is_foreign(value):
+        raise _immutable(name, type(value).__name__)
+    try:
+        arrays = flatten({name: value})[0]
+    except ArrayError as why:
+        raise OptionError(f"{name}: {why}{meant}") from None
+    for _, array in arrays:
+        if library_of(type(array)) == "jax":
+            raise _immutable(name, "array of JAX")
+        if not any(hasattr(type(array), one) for one in _PROTOCOLS) and not _is_buffer(array):
+            raise OptionError(
+                f"{wrong}: arrays are, generators of random numbers, containers of them, and "
+                f"objects with state_dict and load_state_dict.{meant}"
+            )
+
+
+def _immutable(name: str, kind: str) -> OptionError:
+    return OptionError(
+        f"{name}: a {kind} cannot be written in place: give it to each `save`, and take it from "
+        "load(), or from load(like=...)."
+    )
+
+
+def _is_buffer(value: Any) -> bool:
+    try:
+        memoryview(value).release()
+    except TypeError:
+        return False
+    return True
+
+
+class Restoring:
+    """One call of `restore`: what it was given, and what was found for owners."""
+
+    def __init__(self, targets: Mapping[str, Any]) -> None:
+        self._generators = {name: one for name, one in targets.items() if random.is_generator(one)}
+        self._owners = {name: one for name, one in targets.items() if is_owner(one)}
+        apart = (self._generators, self._owners)
+        self._others = {
+            name: one for name, one in targets.items() if not any(name in of for of in apart)
+        }
+        # Once, as ranks may have to ask each other for that.
+        self._states = {name: owner.state_dict() for name, owner in self._owners.items()}
+        self._found: dict[str, Any] = {}
+
+    def take(self, spool: Spool, step: int, text: str) -> dict[str, Any]:
+        """Restores arrays and values in place; the states of random numbers."""
+        small, states = read(text)
+        for name, generator in self._generators.items():
+            if name not in states:
+                raise ArrayError(f"{name}: no random numbers were saved under this name.")
+            random.check(name, generator, states[name])
+        writes = [
+            fill(name, small[name], one) for name, one in self._others.items() if name in small
+        ]
+        places = {name: Anew(state) for name, state in self._states.items() if name not in small}
+        arrays = {name: one for name, one in self._others.items() if name not in small}
+        if places and not _is_tree(spool, step):
+            raise ArrayError(f"{next(iter(places))}: no state was saved under this name.")
+        if arrays or places:
+            spool.restore(step, {**arrays, **places})
+        for write in writes:
+            write()
+        self._found = {name: small[name] for name in self._owners if name in small}
+        self._found |= {name: place.value for name, place in places.items()}
+        return states
+
+    def finish(self, states: dict[str, Any]) -> None:
+        """Gives owners and generators what was saved."""
+        for name, owner in self._owners.items():
+            owner.load_state_dict(self._found[name])
+        for name, generator in self._generators.items():
+            random.set_state(generator, states[name])
+
+
+def load(spool: Spool, step: int, to: Any, device: str | None) -> dict[str, Any]:
+    """All arrays of a checkpoint, and what holds them."""
+    if to is not None or not _is_tree(spool, step):
+        found: dict[str, Any] = spool.load(step, to="numpy" if to is None else to, device=device)
+        return found
+    place = Anew(device=device)
+    spool.restore(step, place)
+    return dict(place.value)
+
+
+def _is_tree(spool: Spool, step: int) -> bool:
+    return any(region.name == REGION for region in spool.regions(step))
