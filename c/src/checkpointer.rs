@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unspool::{DiskSettings, ErrorKind, Spool, Unflushed, Wait};
-use unspool_restart::{Alone, Checkpointer, Outcome, Ranks, Settings, Unanswered};
+use unspool_restart::{Alone, Checkpointer, Outcome, Ranks, Settings, Stays, Unanswered};
 
 use crate::array::{Given, UnspoolArray, given};
 use crate::options::UnspoolOptions;
@@ -231,6 +231,7 @@ fn open(
         path: PathBuf::from(path),
         rule: options.rule(size),
         keep: options.keep(),
+        stays: Stays::default(),
         stops: true,
         limit: options.limit(),
         timeout,

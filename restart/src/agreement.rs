@@ -7,6 +7,9 @@ use crate::manifest::{Part, Run};
 /// The bytes of one part in a message.
 const PART_BYTES: usize = 24;
 
+/// The bytes of a score in a message.
+const SCORE_BYTES: usize = 16;
+
 /// Parts as bytes of a message.
 #[must_use]
 pub fn encode(parts: &[Part]) -> Vec<u8> {
@@ -35,7 +38,7 @@ pub(crate) struct Held {
 }
 
 /// What one rank says in an exchange about checkpoints.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Said {
     /// Its parts that count in the folder of the run.
     pub(crate) local: Vec<Part>,
@@ -43,6 +46,8 @@ pub(crate) struct Said {
     pub(crate) remote: Vec<Part>,
     /// Parts that it keeps for others.
     pub(crate) held: Vec<Held>,
+    /// How good the application says that steps are: lower is better.
+    pub(crate) scores: Vec<(u64, f64)>,
     /// The newest of the former that has no frame in common with the newest of all.
     pub(crate) apart: Option<u64>,
     /// Another part could be copied there now.
@@ -57,12 +62,15 @@ impl Said {
     /// It as bytes of a message.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let flags = [self.free, self.due, self.partner_due].map(u8::from);
-        let counts = [self.local.len() as u64, self.remote.len() as u64].map(u64::to_le_bytes);
+        let counts = [self.local.len(), self.remote.len(), self.scores.len()];
+        let counts = counts.map(|count| (count as u64).to_le_bytes());
+        let score = |(step, score): &(u64, f64)| [step.to_le_bytes(), score.to_le_bytes()].concat();
+        let scores: Vec<u8> = self.scores.iter().flat_map(score).collect();
         let held: Vec<Part> = self.held.iter().map(|held| held.part).collect();
         let ranks = self.held.iter().flat_map(|held| held.rank.to_le_bytes());
         let apart = self.apart.unwrap_or(u64::MAX).to_le_bytes();
         let mut bytes = [&flags[..], &apart, &counts.concat(), &encode(&self.local)].concat();
-        bytes.extend([encode(&self.remote), encode(&held), ranks.collect()].concat());
+        bytes.extend([encode(&self.remote), scores, encode(&held), ranks.collect()].concat());
         bytes
     }
 
@@ -71,11 +79,19 @@ impl Said {
         let (flags, rest) = bytes.split_at_checked(3)?;
         let (apart, rest) = rest.split_at_checked(8)?;
         let apart = u64::from_le_bytes(apart.try_into().ok()?);
-        let (counts, rest) = rest.split_at_checked(16)?;
+        let (counts, rest) = rest.split_at_checked(24)?;
         let count = |bytes: &[u8]| usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok();
-        let (local, remote) = (count(&counts[..8])?, count(&counts[8..])?);
+        let (local, remote) = (count(&counts[..8])?, count(&counts[8..16])?);
+        let scores = count(&counts[16..])?;
         let (local, rest) = rest.split_at_checked(local.checked_mul(PART_BYTES)?)?;
         let (remote, rest) = rest.split_at_checked(remote.checked_mul(PART_BYTES)?)?;
+        let (scores, rest) = rest.split_at_checked(scores.checked_mul(SCORE_BYTES)?)?;
+        let (scores, _) = scores.as_chunks::<SCORE_BYTES>();
+        let score = |bytes: &[u8; SCORE_BYTES]| {
+            let (step, score) = bytes.split_at(8);
+            let score = f64::from_le_bytes(score.try_into().ok()?);
+            Some((u64::from_le_bytes(step.try_into().ok()?), score))
+        };
         let held = rest.len() / (PART_BYTES + 4);
         let (parts, ranks) = rest.split_at(held * PART_BYTES);
         let (ranks, odd) = ranks.as_chunks::<4>();
@@ -86,6 +102,7 @@ impl Said {
             local: decode(local)?,
             remote: decode(remote)?,
             held: pairs.collect(),
+            scores: scores.iter().map(score).collect::<Option<_>>()?,
             apart: Some(apart).filter(|step| *step != u64::MAX),
             free: flag(0),
             due: flag(1),
@@ -95,7 +112,7 @@ impl Said {
 }
 
 /// What all ranks said, taken together.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Agreed {
     /// The parts that every rank has in the folder of the run, oldest first.
     pub(crate) local: Vec<Part>,
@@ -213,6 +230,7 @@ mod tests {
             local: vec![part(3, 7)],
             remote: vec![part(1, 7), part(2, 7)],
             held: vec![Held { rank: 9, part: part(3, 7) }],
+            scores: vec![(3, 0.5), (2, f64::INFINITY)],
             apart: Some(2),
             free: true,
             due: false,
@@ -221,10 +239,13 @@ mod tests {
         assert_eq!(Said::decode(&said.encode()), Some(said.clone()));
         assert_eq!(Said::decode(&Said::default().encode()), Some(Said::default()));
         let bytes = said.encode();
-        (0..27).for_each(|end| assert_eq!(Said::decode(&bytes[..end]), None));
+        (0..35).for_each(|end| assert_eq!(Said::decode(&bytes[..end]), None));
         assert_eq!(Said::decode(&bytes[..bytes.len() - 1]), None);
-        let odd = [&[0; 11][..], &u64::MAX.to_le_bytes(), &[0; 8]].concat();
-        assert_eq!(Said::decode(&odd), None);
+        for place in [11, 19, 27] {
+            let mut odd = [0; 35];
+            odd[place..place + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+            assert_eq!(Said::decode(&odd), None);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 mod levels;
 mod opening;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +30,7 @@ use crate::manifest::{MOST_VALUES, Manifest, Part, Run};
 use crate::pace::{Beat, Look, Pace};
 use crate::partner::Partner;
 use crate::ranks::Ranks;
+use crate::retention::Stays;
 use crate::worker::lock;
 use opening::{Opened, check_ranks, draw, open_part, opened_by_all};
 
@@ -42,6 +43,8 @@ pub struct Settings {
     pub rule: Rule,
     /// How many checkpoints that count stay, at least 1.
     pub keep: u32,
+    /// Which ones stay besides.
+    pub stays: Stays,
     /// Whether the run can be asked to stop by [`Checkpointer::stop`].
     pub stops: bool,
     /// The time after which the run is asked to stop.
@@ -58,13 +61,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// These, with two checkpoints that stay, nothing that asks the run to stop, waits of at most
+    /// These, with the last two checkpoints that stay, nothing that asks the run to stop, waits of at most
     /// 300 s, no copies beyond the machine, and no increments.
     pub fn new(path: impl Into<PathBuf>, rule: Rule) -> Settings {
         let timeout = Duration::from_secs(300);
         let (remote, partner, increments) = (None, None, None);
-        let (path, keep, stops, limit) = (path.into(), 2, false, None);
-        Settings { path, rule, keep, stops, limit, timeout, remote, partner, increments }
+        let (path, keep, stays) = (path.into(), 2, Stays::default());
+        let (stops, limit) = (false, None);
+        Settings { path, rule, keep, stays, stops, limit, timeout, remote, partner, increments }
     }
 }
 
@@ -107,6 +111,8 @@ struct Life {
     agreed_end: bool,
     /// What the application has loaded since the last save.
     loaded: Option<u64>,
+    /// How good the application says that steps are.
+    scores: BTreeMap<u64, f64>,
 }
 
 impl Life {
@@ -228,6 +234,7 @@ impl Checkpointer {
                 mending: Mending::default(),
                 agreed_end: false,
                 loaded: None,
+                scores: BTreeMap::new(),
             }),
         };
         // What an earlier process did not get there.
@@ -347,10 +354,11 @@ impl Checkpointer {
             Standing::Opened(last) => self.clear_after(last)?,
             Standing::Restored(last) => {
                 self.committer.settle(wait)?;
-                self.clear_after(Some(last))?;
+                self.set_aside(last, &agreed.local)?;
             }
             Standing::Saved(_) => {}
         }
+        self.make_way(step)?;
         self.committer.wait_for_room(wait)?;
         self.places().stage.iter().try_for_each(|stage| stage.expect(step))?;
         let copy = agreed.copy == Copy::Yes;
@@ -498,6 +506,12 @@ impl Checkpointer {
         lock(&self.life).loaded = Some(step);
     }
 
+    /// How good the checkpoint of `step` is, where some of the best stay: lower is better. What rank
+    /// 0 says counts.
+    pub fn score(&self, step: u64, score: f64) {
+        lock(&self.life).scores.insert(step, score);
+    }
+
     /// The small values of a checkpoint that counts on this rank; one that was saved is waited for.
     ///
     /// # Errors
@@ -612,13 +626,24 @@ impl Checkpointer {
 
     /// What this rank has.
     fn said(&self) -> Said {
-        let remote = self.places().copier.as_ref().map_or(Vec::new(), |copier| copier.counted());
+        let mut remote =
+            self.places().copier.as_ref().map_or(Vec::new(), |copier| copier.counted());
+        if let Some(aside) = self.committer.book().own.aside() {
+            remote.retain(|part| part.step <= aside.last);
+        }
         let held = self.partner.as_ref().map_or(Vec::new(), Partner::held);
         let (mut local, apart) =
             (self.committer.counted(), self.committer.book().own.parts.apart());
-        let damaged = &lock(&self.life).mending.damaged;
-        local.retain(|part| !damaged.contains(part));
-        Said { local, remote, held, apart, ..Said::default() }
+        let life = lock(&self.life);
+        local.retain(|part| !life.mending.damaged.contains(part));
+        let there: BTreeSet<u64> = local.iter().chain(&remote).map(|part| part.step).collect();
+        let mut scores: Vec<(u64, f64)> = Vec::new();
+        if self.rank == 0 {
+            let scored = life.scores.iter().map(|(step, score)| (*step, *score));
+            scores.extend(scored.filter(|(step, _)| there.contains(step)));
+        }
+        drop(life);
+        Said { local, remote, held, apart, scores, ..Said::default() }
     }
 
     /// What all ranks have.
@@ -637,6 +662,28 @@ impl Checkpointer {
         self.partner.iter().try_for_each(|partner| partner.remove(is_after))?;
         self.places().stage.iter().for_each(|stage| stage.begin_anew());
         discard(&self.places().data, is_after)
+    }
+
+    /// Has what came after `last` deleted when the step that is saved next is durable. Until then it
+    /// counts no more for this process; it does for the next one, if this one ends before.
+    fn set_aside(&self, last: u64, all: &[Part]) -> Result<(), Error> {
+        let aside = self.committer.book().own.set_aside(last, all);
+        // What does not count on all ranks.
+        let is_left_over = |step: u64| step > last && !aside.contains(&step);
+        self.places().folder.remove(is_left_over)?;
+        self.committer.book().own.parts.retain(|step| !is_left_over(step));
+        self.partner.iter().try_for_each(|partner| partner.remove(|step| step > last))?;
+        self.places().stage.iter().for_each(|stage| stage.begin_anew());
+        discard(&self.places().data, is_left_over)
+    }
+
+    /// Deletes what is set aside of a step that is saved again.
+    fn make_way(&self, step: u64) -> Result<(), Error> {
+        if !self.committer.book().own.make_way(step) {
+            return Ok(());
+        }
+        self.places().folder.remove(|one| one == step)?;
+        discard(&self.places().data, |one| one == step)
     }
 
     fn asked_to_stop(&self) -> bool {
@@ -672,7 +719,7 @@ fn check_step(step: u64, standing: Standing, path: &Path) -> Result<(), Error> {
         ),
         Standing::Restored(last) | Standing::Saved(last) if step <= last => format!(
             "Step {step} does not come after step {last}: the steps of checkpoints increase. To go \
-             back, load the checkpoint to go on from first."
+             back, restore or load the checkpoint to go on from first."
         ),
         _ => return Ok(()),
     };

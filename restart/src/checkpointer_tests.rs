@@ -502,3 +502,54 @@ fn what_is_gone_on_from_stays_until_the_next_one_counts() {
 fn steps(c: &Checkpointer) -> Vec<u64> {
     c.committer.counted().iter().map(|part| part.step).collect()
 }
+
+#[test]
+fn what_came_after_a_step_that_is_gone_back_to_stays_until_the_next_save_counts() {
+    let scratch = Scratch::new();
+    let keep = settings(scratch.path(), 9);
+    let c = open_as(keep.clone(), &Alone, None).unwrap();
+    (1..=5).for_each(|step| save(&c, &Alone, step));
+    close(&c, &Alone);
+    let c = open_as(keep.clone(), &Alone, None).unwrap();
+    let back = |c: &Checkpointer| {
+        c.ready(2, &Wait::default()).unwrap();
+        c.restored(2, &Outcome::Restored, &Alone).unwrap();
+    };
+    back(&c);
+    // It begins, and the process is killed.
+    c.begin(4, "[4]".into(), &Alone, &Wait::default()).unwrap();
+    assert_eq!(listed(&scratch), [1, 2, 3, 5], "one of the same step makes way");
+    assert_eq!(c.latest(&Alone, &Wait::default()).unwrap(), Some(2));
+    c.give_up();
+    let _ = c.spool().close();
+    drop(c);
+    let c = open_as(keep.clone(), &Alone, None).unwrap();
+    assert_eq!(c.latest(&Alone, &Wait::default()).unwrap(), Some(5));
+    back(&c);
+    c.begin(4, "[4]".into(), &Alone, &Wait::default()).unwrap();
+    c.abandon();
+    assert_eq!(listed(&scratch), [1, 2, 3, 5]);
+    save(&c, &Alone, 5);
+    c.flush(&Wait::default()).unwrap();
+    assert_eq!(listed(&scratch), [1, 2, 5]);
+    close(&c, &Alone);
+    let c = open_as(keep, &Alone, None).unwrap();
+    assert_eq!(restore(&c, &Alone), Some(5));
+    close(&c, &Alone);
+}
+
+#[test]
+fn the_best_and_the_periodic_ones_stay_beside_the_last_ones() {
+    let scratch = Scratch::new();
+    let stays = Stays { best: 2, every: Some(4) };
+    let settings = Settings { stays, ..settings(scratch.path(), 1) };
+    for half in [1..=5, 6..=10] {
+        let c = open_as(settings.clone(), &Alone, None).unwrap();
+        restore(&c, &Alone);
+        let scores = [9.0, 1.0, f64::NAN, 7.0, 6.0, 2.0, 5.0, 3.0, 8.0, 4.0];
+        (1..).zip(scores).for_each(|(step, score)| c.score(step, score));
+        half.for_each(|step| save(&c, &Alone, step));
+        close(&c, &Alone);
+    }
+    assert_eq!(listed(&scratch), [2, 4, 6, 8, 10]);
+}

@@ -4,13 +4,13 @@
 //! A step that could not be made durable stays where it is. It is tried again when the Checkpointer
 //! is closed, and goes when a later step takes its place.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use unspool::{Error, Spool, Wait};
 
-use crate::copier::Copier;
+use crate::copier::{Copier, Removal};
 use crate::folder::Folder;
 use crate::frames::{discard, flush};
 use crate::interval::Costs;
@@ -60,12 +60,59 @@ pub(crate) struct Saves {
     remove_below: Option<(u64, Vec<u64>)>,
     /// The step that could not be made durable, for another try.
     failed: Option<Job>,
+    /// What came after the step that the application went back to: it goes when a step counts.
+    aside: Option<Aside>,
+}
+
+/// What came after a step that the application went back to.
+#[derive(Clone, Debug)]
+pub(crate) struct Aside {
+    /// That step.
+    pub(crate) last: u64,
+    /// The parts here.
+    parts: Vec<Part>,
 }
 
 impl Saves {
     /// Those of a folder with these parts.
     pub(crate) fn of(parts: Parts) -> Saves {
         Saves { parts, ..Saves::default() }
+    }
+
+    /// Sets aside what comes after `last` of what counts on `all` ranks, beside what is: the steps
+    /// of that.
+    pub(crate) fn set_aside(&mut self, last: u64, all: &[Part]) -> BTreeSet<u64> {
+        let before = self.aside.take().map_or(Vec::new(), |aside| aside.parts);
+        let mut parts = self.parts.counted();
+        parts.retain(|part| part.step > last && (all.contains(part) || before.contains(part)));
+        let steps = parts.iter().map(|part| part.step).collect();
+        self.aside = Some(Aside { last, parts });
+        steps
+    }
+
+    /// What is set aside.
+    pub(crate) fn aside(&self) -> Option<&Aside> {
+        self.aside.as_ref()
+    }
+
+    /// The parts that count, oldest first.
+    fn counted(&self) -> Vec<Part> {
+        let mut counted = self.parts.counted();
+        let aside = self.aside.as_ref().map_or(&[][..], |aside| &aside.parts);
+        counted.retain(|part| !aside.contains(part));
+        counted
+    }
+
+    /// Forgets a part that is set aside: whether it was.
+    pub(crate) fn make_way(&mut self, step: u64) -> bool {
+        let Some(aside) = &mut self.aside else { return false };
+        let before = aside.parts.len();
+        aside.parts.retain(|part| part.step != step);
+        let was = aside.parts.len() < before;
+        if was {
+            self.parts.retain(|one| one != step);
+        }
+        was
     }
 }
 
@@ -80,7 +127,7 @@ pub(crate) enum Work {
 impl Worker<Places> {
     /// The parts that count here, oldest first.
     pub(crate) fn counted(&self) -> Vec<Part> {
-        self.book().own.parts.counted()
+        self.book().own.counted()
     }
 
     /// Waits until another save can be taken.
@@ -184,7 +231,7 @@ impl Jobs for Places {
                 self.copier.iter().filter(|_| job.copy).for_each(|c| c.copy(part));
             }
             (Work::Commit(job, _), Err(cause)) => {
-                let (step, counted) = (job.manifest.step, book.own.parts.counted());
+                let (step, counted) = (job.manifest.step, book.own.counted());
                 book.failure = Some(not_counted(step, counted.last(), cause));
                 book.own.failed = Some(*job);
                 drop(book);
@@ -231,12 +278,25 @@ impl Places {
             job.manifest.increment = stage.take(&self.data, (step, job.begun), &wait)?;
         }
         flush(&self.data, step, &wait)?;
+        self.clear_aside(worker)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         job.manifest.written = now.map_or(0, |since| since.as_secs());
         job.manifest.milliseconds = job.begun.elapsed().as_millis() as u64;
         self.folder.write(&job.manifest)?;
         self.stage.iter().for_each(|stage| stage.count(step));
         Ok(())
+    }
+
+    /// Deletes what was set aside, before the next step counts: what goes and what replaces it
+    /// never count together.
+    fn clear_aside(&self, worker: &Committer) -> Result<(), Error> {
+        let Some(Aside { last, parts }) = worker.book().own.aside.clone() else { return Ok(()) };
+        let goes: BTreeSet<u64> = parts.iter().map(|part| part.step).collect();
+        self.folder.remove(|one| goes.contains(&one))?;
+        worker.book().own.parts.retain(|one| !goes.contains(&one));
+        worker.book().own.aside = None;
+        self.copier.iter().for_each(|copier| copier.remove(Removal::After(Some(last))));
+        discard(&self.data, |one| goes.contains(&one))
     }
 
     fn remove(&self, below: u64, needed: &[u64], worker: &Committer) -> Result<(), Error> {

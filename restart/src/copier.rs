@@ -60,24 +60,25 @@ enum Next {
 }
 
 /// What is to be deleted in the remote place.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Removal {
-    Below(u64),
+    /// What is below this step, but for these.
+    Below(u64, Vec<u64>),
     /// What came after a step that was restored; all, when there is none.
     After(Option<u64>),
 }
 
 impl Removal {
-    fn wants(self, step: u64) -> bool {
+    fn wants(&self, step: u64) -> bool {
         match self {
-            Removal::Below(below) => step < below,
+            Removal::Below(below, stays) => step < *below && !stays.contains(&step),
             Removal::After(last) => last.is_none_or(|last| step > last),
         }
     }
 }
 
 /// What the thread does next.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum Work {
     Copy(Part),
     Remove(Removal),
@@ -158,11 +159,12 @@ impl Worker<Copying> {
         copying(&book).map(|part| part.step).into_iter().chain(next).collect()
     }
 
-    /// Has everything below `step` deleted there.
-    pub(crate) fn remove_below(&self, step: u64) {
-        let any = self.book().own.counted.iter().any(|part| part.step < step);
+    /// Has everything below `step` deleted there, but for what stays.
+    pub(crate) fn remove_below(&self, step: u64, stays: Vec<u64>) {
+        let removal = Removal::Below(step, stays);
+        let any = self.book().own.counted.iter().any(|part| removal.wants(part.step));
         if any {
-            self.remove(Removal::Below(step));
+            self.remove(removal);
         }
     }
 
@@ -170,11 +172,11 @@ impl Worker<Copying> {
     pub(crate) fn remove(&self, removal: Removal) {
         self.change(|Book { own, .. }| {
             own.counted.retain(|part| !removal.wants(part.step));
-            if !own.removals.contains(&removal) {
-                own.removals.push_back(removal);
-            }
             if matches!(own.next, Next::Waiting(part) if removal.wants(part.step)) {
                 own.next = Next::None;
+            }
+            if !own.removals.contains(&removal) {
+                own.removals.push_back(removal);
             }
         });
     }
@@ -211,8 +213,8 @@ impl Jobs for Copying {
     }
 
     fn next(&self, own: &mut Progress) -> Option<Work> {
-        if let Some(&removal) = own.removals.front() {
-            return (!own.stuck).then_some(Work::Remove(removal));
+        if let Some(removal) = own.removals.front() {
+            return (!own.stuck).then(|| Work::Remove(removal.clone()));
         }
         let Next::Waiting(part) = own.next else { return None };
         own.next = Next::None;
@@ -220,8 +222,8 @@ impl Jobs for Copying {
     }
 
     fn run(&self, work: &mut Work, worker: &Copier) -> Result<(), Error> {
-        match *work {
-            Work::Copy(part) => {
+        match work {
+            &mut Work::Copy(part) => {
                 let replaces = worker.counted().iter().any(|one| one.step == part.step);
                 let (manifest, frame) = on_its_own(&self.folder, &self.data, part)?;
                 self.shelf.put_part(&manifest, &*frame, replaces)

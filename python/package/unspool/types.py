@@ -8,7 +8,7 @@ from ._adjoint import AdjointReport, Chosen, Effect, Fidelity, FidelityWarning, 
 from ._adjoint.options import Access, Resume
 from ._doctor import Diagnosis
 from ._restart import CheckpointPart
-from ._restart.options import Auto, Copies, Stop
+from ._restart.options import Auto, Copies, Keep, Stop
 from ._types import Region
 from ._unspool import DeviceBuffer, HostBuffer
 
@@ -29,6 +29,7 @@ __all__ = [
     "Fidelity",
     "FidelityWarning",
     "HostBuffer",
+    "Keep",
     "PagedArray",
     "Progress",
     "Region",

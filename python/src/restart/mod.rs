@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use unspool::Wait;
 use unspool_restart::{
-    Chains, Checkpointer, Listed, Manifest, Outcome, RemoteSettings, Settings, find, find_remote,
-    list, list_remote, open_remote, remove, remove_copies,
+    Chains, Checkpointer, Listed, Manifest, Outcome, RemoteSettings, Settings, Stays, find,
+    find_remote, list, list_remote, open_remote, remove, remove_copies,
 };
 
 use self::ranks::PyRanks;
@@ -64,8 +64,8 @@ impl RestartCore {
     /// disk where that is None.
     #[new]
     #[pyo3(signature = (
-        path, ranks, make, *, every, keep, stops, limit, mtbf, share, timeout, remote,
-        remote_every, partner, increments
+        path, ranks, make, *, every, keep, best, keep_every, stops, limit, mtbf, share, timeout,
+        remote, remote_every, partner, increments
     ))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(
@@ -75,6 +75,8 @@ impl RestartCore {
         make: Py<PyAny>,
         every: &Bound<'_, PyAny>,
         keep: u32,
+        best: u32,
+        keep_every: Option<u64>,
         stops: bool,
         limit: Option<&Bound<'_, PyAny>>,
         mtbf: Option<&Bound<'_, PyAny>>,
@@ -95,8 +97,18 @@ impl RestartCore {
         let remote = remote
             .map(|place| RemoteSettings { every: remote_every, ..RemoteSettings::new(place) });
         let keep = keep.max(1);
-        let settings =
-            Settings { path, rule, keep, stops, limit, timeout, remote, partner, increments };
+        let settings = Settings {
+            path,
+            rule,
+            keep,
+            stays: Stays { best, every: keep_every },
+            stops,
+            limit,
+            timeout,
+            remote,
+            partner,
+            increments,
+        };
         guarded(py, || {
             let mut raised_by_make = None;
             let opened = waiting_for(py, None, None, |wait| {
@@ -240,6 +252,11 @@ impl RestartCore {
     /// The application has what was saved under `step`, and may go on from it.
     fn loaded(&self, step: u64) {
         self.checkpointer.loaded(step);
+    }
+
+    /// How good the checkpoint of `step` is: lower is better.
+    fn score(&self, step: u64, score: f64) {
+        self.checkpointer.score(step, score);
     }
 
     fn values(&self, py: Python<'_>, step: u64) -> PyResult<String> {

@@ -106,6 +106,10 @@ impl Checkpointer {
     /// Deletes what is not kept, in the folder and beyond the machine.
     pub(super) fn delete_old(&self, agreed: &Agreed) {
         let below = |parts| agreement::deletable_below(parts, self.settings.keep as usize);
+        let stays = |parts: &[Part]| {
+            let scores = agreed.ranks.first().map_or(&[][..], |lead| &lead.scores);
+            self.settings.stays.of(parts, scores)
+        };
         if let Some(below) = below(&agreed.local) {
             // What is being copied stays until it is. So does what all partners have: when one disk
             // is lost, it is what the others need here.
@@ -113,11 +117,11 @@ impl Checkpointer {
             let kept = agreed.partner.last().map(|part| part.step);
             // Of two that stay, one damaged frame does not take both.
             let apart = agreed.apart.filter(|_| self.settings.keep > 1).map(|part| part.step);
-            let needed = copied.into_iter().chain(kept).chain(apart);
+            let needed = copied.into_iter().chain(kept).chain(apart).chain(stays(&agreed.local));
             self.committer.remove_below(below, needed.collect());
         }
         if let Some((copier, below)) = self.places().copier.as_ref().zip(below(&agreed.remote)) {
-            copier.remove_below(below);
+            copier.remove_below(below, stays(&agreed.remote));
         }
     }
 

@@ -33,8 +33,9 @@ from ..errors import (
     shown,
 )
 from .core import Core, Outcome, RestartCore
-from .options import Auto, Copies, Stop
-from .parts import CheckpointPart, parts
+from .keeping import keep_of, score_of, scores_of
+from .options import Auto, Copies, Keep, Stop
+from .parts import CheckpointPart, manifests_in, parts
 from .ranks import ranks_of
 from .signals import Signals
 from .state import Restoring, load, named_at_opening
@@ -86,7 +87,8 @@ class Checkpointer:
         every: when `due` says yes: a duration such as `"10min"` after the last checkpoint, a number
             of steps as an integer, an `Auto` or `"auto"` for the interval that loses least by what
             a checkpoint costs, or None.
-        keep: how many checkpoints that count stay; one or two more may lie there for a while.
+        keep: how many checkpoints that count stay, or a `Keep`, also for the best ones and one of
+            each so many steps; one or two more may lie there for a while.
         codec: what is done with the bytes of arrays, as for a `Spool`.
         increments: with True, a checkpoint is stored as what has changed since the one before, in
             chunks of 64 KiB, and in full as often as costs least; with a number, one in so many
@@ -127,7 +129,7 @@ class Checkpointer:
         path: AnyPath,
         *,
         every: int | str | Auto | None = "auto",
-        keep: int = 2,
+        keep: int | Keep = 2,
         codec: Codecs = None,
         increments: bool | int = False,
         device_memory: int | str | None = None,
@@ -144,8 +146,7 @@ class Checkpointer:
         rule = every if isinstance(every, Auto) else Auto()
         copies = copies if isinstance(copies, Copies) else Copies(copies)
         stop = _stop(stop)
-        if type(keep) is not int or not 0 < keep < 1 << 32:
-            raise OptionError(f"keep={shown(keep)}: write how many checkpoints stay, at least 1.")
+        self._keep = keep_of(keep)
         self._signals, self._path = Signals(stop.signals), absolute(path, "path")
         place = None if copies.remote is None else _place(copies.remote)
         opened: list[Spool] = []
@@ -163,7 +164,9 @@ class Checkpointer:
                 ranks_of(ranks, timeout),
                 make,
                 every="auto" if isinstance(every, Auto) else every,
-                keep=keep,
+                keep=self._keep.last,
+                best=self._keep.best,
+                keep_every=self._keep.every,
                 stops=bool(self._signals),
                 limit=stop.limit,
                 mtbf=rule.mtbf,
@@ -182,6 +185,8 @@ class Checkpointer:
         self._on_error = stop.on_error
         self._restored: int | None = None
         self._open, self._process = True, os.getpid()
+        if self._keep.best:
+            self._score_again(None if place is None else str(place))
         self._signals.install(self._core.stop)
         # It is finished while the interpreter still works, if it is still there then.
         self._at_exit = _last_of(weakref.ref(self))
@@ -227,7 +232,10 @@ class Checkpointer:
     def _save(self, step: int, what: Mapping[str, Any], stream: Any) -> None:
         """Saves what is named, arrays on a stream as `Spool.save` takes it."""
         sorted_ = sort(self._with_state(what))
+        score = score_of(self._keep, sorted_.values)
         self._core.begin(_step(step), sorted_.text)
+        if score is not None:
+            self._core.score(step, score)
         try:
             self._spool.save(step, sorted_.arrays, stream=stream)
             self._core.commit()
@@ -237,6 +245,16 @@ class Checkpointer:
                 warnings.warn(f"Step {step} was not saved: {error}", RuntimeWarning, stacklevel=2)
                 return
             raise
+
+    def _score_again(self, remote: str | None) -> None:
+        """Scores what an earlier process has saved, by what rank 0 has written."""
+        found = [] if remote is None else manifests_in(remote)
+        saved = [(one.step, read(one.values)[0]) for one in found]
+        for one in RestartCore.listed(self._path)[0]:
+            with suppress(Error):
+                saved.append((one["step"], read(self._core.values(one["step"]))[0]))
+        for step, score in scores_of(self._keep, saved).items():
+            self._core.score(step, score)
 
     def _with_state(self, what: Mapping[str, Any]) -> dict[str, Any]:
         for name in what.keys() & self._state.keys():

@@ -106,6 +106,9 @@ class Core(Protocol):
     def fetch(self, step: int) -> bool:
         """Fetches it in place of what is here; whether the remote place has it."""
 
+    def score(self, step: int, score: float) -> None:
+        """How good the checkpoint of a step is: lower is better."""
+
     def values(self, step: int) -> str:
         """The small values of a checkpoint."""
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from .._files import AnyPath
 
-__all__ = ["Auto", "Copies", "Stop"]
+__all__ = ["Auto", "Copies", "Keep", "Stop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,28 @@ class Auto:
 
     mtbf: str | float | None = None
     share: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Which checkpoints stay: `Checkpointer(path, keep=Keep(3, best=2, monitor="loss"))`. `keep=3`
+    is `Keep(3)`.
+
+    Attributes:
+        last: the number of the newest checkpoints that stay, at least 1.
+        best: the number of those with the best value of `monitor` that stay besides.
+        monitor: the name of a number that each `save` is given, such as a loss, on rank 0; None or
+            NaN for a checkpoint that is none of the best.
+        mode: whether the least or the greatest value is the best one.
+        every: a number of steps: the first checkpoint at or after each multiple of it stays for
+            good.
+    """
+
+    last: int = 2
+    best: int = 0
+    monitor: str | None = None
+    mode: Literal["min", "max"] = "min"
+    every: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

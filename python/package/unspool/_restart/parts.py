@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from .._files import AnyPath, absolute
 from .._types import Disk
 from .._unspool import Spool
+from ..errors import UnknownVersionError
 from .core import Chains, ManifestOfPart, RestartCore
 from .values import read
 
@@ -81,6 +82,16 @@ def parts_in(place: Place, step: int | None) -> list[Part]:
         copied = RestartCore.found_remote(str(place), step)
         return [Part(place, found.step, found, copied=True) for found, _ in copied]
     return [Part(Path(data), found.step, found) for found, data in RestartCore.found(place, step)]
+
+
+def manifests_in(remote: str) -> list[ManifestOfPart]:
+    """What rank 0 has written of each checkpoint in a remote place."""
+    found: list[ManifestOfPart] = []
+    for one in RestartCore.listed_remote(remote)[0]:
+        with suppress(UnknownVersionError):
+            parts = RestartCore.found_remote(remote, one["step"])
+            found += [manifest for manifest, _ in parts if manifest.rank == 0]
+    return found
 
 
 class CheckpointPart(Mapping[str, Any]):

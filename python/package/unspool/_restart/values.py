@@ -22,10 +22,12 @@ class Saved(NamedTuple):
 
     Attributes:
         arrays: what the spool takes: by name, with the states of owners.
+        values: the small values.
         text: the small values and the states of random numbers, as JSON.
     """
 
     arrays: dict[str, Any] | Apart
+    values: dict[str, Any]
     text: str
 
 
@@ -54,7 +56,7 @@ def sort(given: Mapping[str, Any]) -> Saved:
             values[name] = _of_numpy(value)
         else:
             arrays[name] = value
-    return Saved(described(arrays), text_of({"values": values, "random": states}))
+    return Saved(described(arrays), values, text_of({"values": values, "random": states}))
 
 
 def read(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
