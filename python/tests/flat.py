@@ -8,7 +8,7 @@ from unspool.advice import Costs, Failures, Waits
 from unspool.types import Access, Auto, Copies, Resume, Stop
 
 ACCESS = ("first", "stream", "lookahead")
-STOP = ("limit", "signals", "on_error")
+STOP = ("limit", "signals", "on_error", "requeue")
 
 
 def adjoint(*given: Any, **options: Any) -> Any:

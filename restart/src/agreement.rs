@@ -56,12 +56,14 @@ pub(crate) struct Said {
     pub(crate) due: bool,
     /// One is due at the partners, by its clock.
     pub(crate) partner_due: bool,
+    /// It was asked to stop.
+    pub(crate) stop: bool,
 }
 
 impl Said {
     /// It as bytes of a message.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let flags = [self.free, self.due, self.partner_due].map(u8::from);
+        let flags = [self.free, self.due, self.partner_due, self.stop].map(u8::from);
         let counts = [self.local.len(), self.remote.len(), self.scores.len()];
         let counts = counts.map(|count| (count as u64).to_le_bytes());
         let score = |(step, score): &(u64, f64)| [step.to_le_bytes(), score.to_le_bytes()].concat();
@@ -76,7 +78,7 @@ impl Said {
 
     /// What the bytes of a message say; `None` when they are something else.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Said> {
-        let (flags, rest) = bytes.split_at_checked(3)?;
+        let (flags, rest) = bytes.split_at_checked(4)?;
         let (apart, rest) = rest.split_at_checked(8)?;
         let apart = u64::from_le_bytes(apart.try_into().ok()?);
         let (counts, rest) = rest.split_at_checked(24)?;
@@ -107,6 +109,7 @@ impl Said {
             free: flag(0),
             due: flag(1),
             partner_due: flag(2),
+            stop: flag(3),
         })
     }
 }
@@ -235,14 +238,15 @@ mod tests {
             free: true,
             due: false,
             partner_due: true,
+            stop: true,
         };
         assert_eq!(Said::decode(&said.encode()), Some(said.clone()));
         assert_eq!(Said::decode(&Said::default().encode()), Some(Said::default()));
         let bytes = said.encode();
-        (0..35).for_each(|end| assert_eq!(Said::decode(&bytes[..end]), None));
+        (0..36).for_each(|end| assert_eq!(Said::decode(&bytes[..end]), None));
         assert_eq!(Said::decode(&bytes[..bytes.len() - 1]), None);
-        for place in [11, 19, 27] {
-            let mut odd = [0; 35];
+        for place in [12, 20, 28] {
+            let mut odd = [0; 36];
             odd[place..place + 8].copy_from_slice(&u64::MAX.to_le_bytes());
             assert_eq!(Said::decode(&odd), None);
         }

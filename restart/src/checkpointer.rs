@@ -283,11 +283,12 @@ impl Checkpointer {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run is to stop, as [`due`](Self::due) has found out: the same on all ranks, and
-    /// only with a checkpoint that is due.
+    /// Whether the run is to stop, as [`due`](Self::due) or a save has found out: the same on all
+    /// ranks. One rank alone finds out here as well where [`due`](Self::due) was not asked since
+    /// the last save, so that nothing is lost by stopping.
     #[must_use]
     pub fn stopping(&self) -> bool {
-        lock(&self.pace).stopping()
+        lock(&self.pace).stopping(self.asked_to_stop())
     }
 
     /// The seconds from a save to the next one; `None` where time does not decide.
@@ -337,7 +338,11 @@ impl Checkpointer {
         self.places().copier.iter().for_each(|copier| copier.say(&mut said, step, self.now()));
         let partner = self.partner.as_ref();
         said.partner_due = partner.is_some_and(|partner| partner.is_due(step, self.now()));
+        said.stop = self.asked_to_stop();
         let agreed = self.agree(Call::Save(step), &said, ranks)?;
+        if agreed.ranks.iter().any(|said| said.stop) {
+            lock(&self.pace).told_to_stop();
+        }
         if agreed.copy == Copy::Skipped {
             self.places().copier.iter().for_each(|copier| copier.skip());
         }

@@ -83,6 +83,8 @@ pub struct Pace {
     due: bool,
     /// All ranks know that the run is to stop.
     stopping: bool,
+    /// A step was asked about and is not saved: what came since the last checkpoint would be lost.
+    unsaved: bool,
     /// The step of the last checkpoint.
     saved_step: u64,
     /// The time at the end of the last save.
@@ -109,6 +111,7 @@ impl Pace {
             watches: by_time || stops,
             due: false,
             stopping: false,
+            unsaved: false,
             saved_step: 0,
             saved_at: 0.0,
             left: 1,
@@ -119,10 +122,19 @@ impl Pace {
         }
     }
 
-    /// Whether all ranks know that the run is to stop.
-    #[must_use]
-    pub fn stopping(&self) -> bool {
+    /// Whether all ranks know that the run is to stop. `stop`: whether this one was asked to. One
+    /// rank alone knows it by that, unless a step was asked about since the last checkpoint: the
+    /// next one is due then, and says so.
+    pub fn stopping(&mut self, stop: bool) -> bool {
+        if stop && self.alone && !self.unsaved && !self.stopping {
+            (self.stopping, self.due) = (true, true);
+        }
         self.stopping
+    }
+
+    /// All ranks have told each other in a save that one of them was asked to stop.
+    pub fn told_to_stop(&mut self) {
+        self.stopping = true;
     }
 
     /// The seconds between the end of a save and the next one; `None` where time does not decide.
@@ -139,6 +151,7 @@ impl Pace {
             let every = every.max(1);
             self.due |= step / every > self.saved_step / every;
         }
+        self.unsaved = true;
         self.since = self.since.saturating_add(1);
         self.left = self.left.saturating_sub(1);
         if !self.watches || self.left > 0 {
@@ -181,7 +194,8 @@ impl Pace {
 
     /// The checkpoint of `step` was saved, or restored, at time `now`.
     pub fn saved(&mut self, step: u64, now: f64) {
-        (self.saved_step, self.saved_at, self.due) = (step, now, false);
+        (self.saved_step, self.saved_at) = (step, now);
+        (self.due, self.unsaved) = (false, false);
     }
 }
 
@@ -292,11 +306,30 @@ mod tests {
         assert!(matches!(pace.look(1, 0.0, false, None), Look::Exchange(Beat { stop: false, .. })));
         let signalled = Beat { stop: true, next: 9, ..Beat::default() };
         assert!(pace.heard(&[Beat { next: 1, ..Beat::default() }, signalled], 0.0));
-        assert!(pace.stopping());
+        assert!(pace.stopping(false));
         pace.saved(1, 0.0);
         pace.look(2, 0.1, false, None);
         assert!(!pace.heard(&[Beat::default(), signalled], 0.1), "it is saved once");
-        assert!(pace.stopping());
+        assert!(pace.stopping(false));
+    }
+
+    #[test]
+    fn a_rank_alone_hears_of_a_stop_when_it_asks_unless_something_is_not_saved() {
+        let mut alone = Pace::new(Rule::of(Every::Steps(10), 1), true, true);
+        assert!(!alone.stopping(false));
+        alone.look(7, 0.0, false, None);
+        assert!(!alone.stopping(true), "step 7 would be lost");
+        alone.saved(7, 0.0);
+        assert!(alone.stopping(true) && alone.stopping(false));
+        let Look::Exchange(beat) = alone.look(8, 0.0, true, None) else { panic!() };
+        assert!(alone.heard(&[beat], 0.0), "one that goes on all the same saves once more");
+        alone.saved(8, 0.0);
+        let Look::Exchange(beat) = alone.look(9, 0.0, true, None) else { panic!() };
+        assert!(!alone.heard(&[beat], 0.0));
+        let mut several = Pace::new(Rule::of(Every::Steps(10), 2), false, true);
+        assert!(!several.stopping(true));
+        several.told_to_stop();
+        assert!(several.stopping(false));
     }
 
     #[test]

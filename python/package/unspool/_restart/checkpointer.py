@@ -37,6 +37,7 @@ from .keeping import keep_of, score_of, scores_of
 from .options import Auto, Copies, Keep, Stop
 from .parts import CheckpointPart, manifests_in, parts
 from .ranks import ranks_of
+from .requeue import AGAIN, Told, requeue
 from .signals import Signals
 from .state import Restoring, load, named_at_opening
 from .values import read, sort
@@ -159,9 +160,11 @@ class Checkpointer:
             return spool
 
         try:
+            all_ranks = ranks_of(ranks, timeout)
+            self._rank = all_ranks.rank
             self._core: Core = RestartCore(
                 self._path,
-                ranks_of(ranks, timeout),
+                all_ranks,
                 make,
                 every="auto" if isinstance(every, Auto) else every,
                 keep=self._keep.last,
@@ -182,12 +185,14 @@ class Checkpointer:
                 spool.close()
             raise
         self._spool = opened[0]
-        self._on_error = stop.on_error
+        self._on_error, self._requeue = stop.on_error, stop.requeue
         self._restored: int | None = None
+        self._stopped = False
         self._open, self._process = True, os.getpid()
         if self._keep.best:
             self._score_again(None if place is None else str(place))
-        self._signals.install(self._core.stop)
+        self._told = Told(self._core.stop)
+        self._signals.install(self._told)
         # It is finished while the interpreter still works, if it is still there then.
         self._at_exit = _last_of(weakref.ref(self))
         atexit.register(self._at_exit)
@@ -391,10 +396,20 @@ class Checkpointer:
 
     @property
     def stopping(self) -> bool:
-        """Whether the run is to stop, as the last `due` or `step` has found out: a signal came, or
-        the limit was reached, on any rank. The checkpoint of that step was due, so that a loop may
-        end when it is saved."""
-        return self._core.stopping
+        """Whether the run is to stop, as a signal came, or the limit was reached, on any rank.
+
+        The last `due`, `step` or `save` has found out, on all ranks alike; the checkpoint of that
+        step was due, so that a loop may end when it is saved. A process without ranks is told as
+        soon as it asks here, unless it asked for a step that was not due: then the next one is."""
+        if self._open:
+            self._stopped = self._core.stopping
+        return self._stopped
+
+    @property
+    def exit_code(self) -> int:
+        """What the program may give to `sys.exit` at its end: 75 where `stopping` has said that the
+        run is to stop, so that there is more to do, and else 0."""
+        return AGAIN if self._stopped else 0
 
     @property
     def interval(self) -> float | None:
@@ -433,6 +448,9 @@ class Checkpointer:
         """Waits until everything that was saved counts, deletes what is not kept, and ends. A
         second call does nothing.
 
+        With `Stop(requeue="slurm")` Slurm is then asked for another run, where `stopping` has said
+        that this one is to stop.
+
         With a remote place it waits until the newest checkpoint is there, which is an error of this
         call when it does not get there; the next opening goes on with it then.
 
@@ -444,7 +462,10 @@ class Checkpointer:
                 its copy did not get to the remote place.
             WaitTimeoutError: another rank did not answer.
         """
+        wanted = self._requeue is not None and self._open and self._rank == 0
         self._end(agree=True, timeout=timeout)
+        if wanted and self._stopped and not self._told.cancelled:
+            requeue()
 
     def __enter__(self) -> Self:
         return self
@@ -613,6 +634,8 @@ def _stop(given: Any) -> Stop:
     stop = record_of("stop", given, Stop)
     if not isinstance(stop.on_error, str) or stop.on_error not in ("raise", "warn"):
         raise OptionError(f'Stop(on_error={shown(stop.on_error)}): write "raise" or "warn".')
+    if stop.requeue not in (None, "slurm"):
+        raise OptionError(f'Stop(requeue={shown(stop.requeue)}): write "slurm" or None.')
     return stop
 
 

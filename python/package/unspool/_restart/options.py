@@ -58,6 +58,9 @@ class Stop:
             called too, and come back at `close`. Only the main thread can install handlers: a
             Checkpointer that is opened in another one hears of signals while one of the main thread
             with the same signals is open.
+        requeue: `"slurm"` has `close` ask Slurm for another run of the job when this one was asked
+            to stop, on rank 0, by `scontrol requeue`: not after SIGTERM alone, which `scancel` and
+            preemption send. Outside of a job of Slurm it does nothing.
         on_error: `"raise"` raises what went wrong after an earlier `save`; `"warn"` makes it a
             `RuntimeWarning`, and the run goes on.
     """
@@ -65,6 +68,7 @@ class Stop:
     limit: str | float | None = None
     signals: Iterable[str] = ("SIGTERM", "SIGUSR1")
     on_error: Literal["raise", "warn"] = "raise"
+    requeue: Literal["slurm"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

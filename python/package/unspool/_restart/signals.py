@@ -18,7 +18,7 @@ from ..errors import OptionError, shown
 
 __all__ = ["Signals"]
 
-Stop = Callable[[], None]
+Stop = Callable[[int], None]
 
 #: What is to be called for each signal: a list of the open Checkpointers.
 _asked: dict[int, list[Stop]] = {}
@@ -31,7 +31,8 @@ _ACTION_BYTES = 256
 
 
 class Signals:
-    """The signals of one Checkpointer: they call `stop` from `install` to `restore`.
+    """The signals of one Checkpointer: they call `stop` with their numbers from `install` to
+    `restore`.
 
     Both may be called in any thread. Only the main thread can install a handler where there is
     none of ours yet: signals do nothing for a Checkpointer that is opened elsewhere.
@@ -88,7 +89,7 @@ class _Handler:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         stops = tuple(_asked.get(number, ()))
         for stop in stops:
-            stop()
+            stop(number)
         if callable(self.before):
             self.before(number, frame)
         elif not stops or _function(self.action) > 1:
