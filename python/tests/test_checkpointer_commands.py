@@ -35,7 +35,8 @@ def test_the_checkpoints_of_a_run_are_listed_while_it_goes_on(
         code, told, _ = command(capsys, "ls", tmp_path / "run")
         assert code == 0
         header, *rows = told.splitlines()
-        assert header.split() == ["step", "ranks", "bytes", "durable", "after", "written"]
+        assert header.split() == ["step", "ranks", "bytes", "durable", "after", "written", "age"]
+        assert all(row.split()[-2].rstrip(",") == "s" for row in rows)
         assert [row.split()[0] for row in rows] == ["100", "200"]
         assert all("1 of 1" in row and row.endswith("counts") for row in rows)
         code, told, _ = command(capsys, "ls", tmp_path / "run", "--json", "--versions", "150:")

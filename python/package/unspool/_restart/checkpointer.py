@@ -6,6 +6,7 @@ import atexit
 import inspect
 import operator
 import os
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ from ..errors import (
 )
 from .core import Core, Outcome, RestartCore
 from .keeping import keep_of, score_of, scores_of
+from .looking import Shown, as_html, as_line, due_text
 from .options import Auto, Copies, Keep, Stop
 from .parts import CheckpointPart, manifests_in, parts
 from .ranks import ranks_of
@@ -188,6 +190,8 @@ class Checkpointer:
         self._on_error, self._requeue = stop.on_error, stop.requeue
         self._restored: int | None = None
         self._stopped = False
+        self._every, self._since = every, time.monotonic()
+        self._saved: int | None = None
         self._open, self._process = True, os.getpid()
         if self._keep.best:
             self._score_again(None if place is None else str(place))
@@ -244,6 +248,7 @@ class Checkpointer:
         try:
             self._spool.save(step, sorted_.arrays, stream=stream)
             self._core.commit()
+            self._saved, self._since = step, time.monotonic()
         except BaseException as error:
             self._core.abandon()
             if self._on_error == "warn" and isinstance(error, _NO_ROOM):
@@ -369,6 +374,11 @@ class Checkpointer:
             raise UnknownVersionError(f"{self._path} has no checkpoint that counts.")
         return taken
 
+    def steps(self) -> list[int]:
+        """The steps of the checkpoints in the folder of which this rank's part counts, in ascending
+        order, without asking other ranks. Also answered when the Checkpointer is closed."""
+        return [row["step"] for row in self._rows()]
+
     def values(self, step: int | None = None) -> dict[str, Any]:
         """The small values of `step`; without one, of what was restored, or else of the newest
         checkpoint that counts. Empty when there is none.
@@ -482,8 +492,27 @@ class Checkpointer:
             self._give_up()
 
     def __repr__(self) -> str:
-        state = "open" if self._open else "closed"
-        return f"<unspool.Checkpointer: {state}>"
+        return as_line(self._shown())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._shown())
+
+    def _shown(self) -> Shown:
+        """What there is to see; no rank is asked."""
+        state = "closed" if not self._open else "stopping" if self._stopped else "open"
+        rows = self._rows()
+        coming = None if any(row["step"] == self._saved for row in rows) else self._saved
+        last = max(
+            (step for step in (self._restored, self._saved) if step is not None), default=None
+        )
+        due = due_text(self._every, self._core.interval, time.monotonic() - self._since, last)
+        return Shown(str(self._path), state, rows, coming, due if self._open else "")
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """The checkpoints of which this rank's part counts, by step."""
+        with suppress(StorageError):
+            return [one for one in RestartCore.listed(self._path)[0] if self._rank in one["has"]]
+        return []
 
     def _newest(
         self, take: Callable[[Spool, int], dict[str, Any]]
@@ -500,7 +529,7 @@ class Checkpointer:
                 refused = raised if outcome[0] == "refused" else None
                 raise refused or ArrayError(str(told)) from None
             if not reasons:
-                self._restored = step
+                self._restored, self._since = step, time.monotonic()
                 return step, taken
             for text in reasons:
                 warnings.warn(text, RuntimeWarning, stacklevel=3)
@@ -521,7 +550,7 @@ class Checkpointer:
             raise raised or Error("A step was restored, and nothing came of it.")
         if reasons:
             raise LostCheckpointError(" ".join(reasons))
-        self._restored = step
+        self._restored, self._since = step, time.monotonic()
         return step, taken
 
     def _tried(

@@ -24,6 +24,7 @@ from ..errors import (
     UnknownVersionError,
 )
 from .core import Chains, RestartCore
+from .looking import age
 from .parts import Place, holds_run, parts_in
 
 __all__ = ["Choose", "check_children", "list_run", "remove_steps", "verify_run"]
@@ -44,7 +45,7 @@ def list_run(options: argparse.Namespace, choose: Choose) -> int:
     if options.json:
         _print_json(options.directory, checkpoints=found, damaged=damaged)
         return 0
-    rows = [("step", "ranks", "bytes", "durable after", "written", "")]
+    rows = [("step", "ranks", "bytes", "durable after", "written", "age", "")]
     rows += [
         (
             str(one["step"]),
@@ -52,11 +53,12 @@ def list_run(options: argparse.Namespace, choose: Choose) -> int:
             stats.size(one["nbytes"]),
             f"{one['seconds']:.2f} s",
             _date(one["written"]),
+            age(one["written"]),
             ("counts" if one["counts"] else _lacking(one)) + _increment(one),
         )
         for one in found
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for *cells, last in rows:
         padded = [text.rjust(width) for text, width in zip(cells, widths, strict=True)]
         print("  ".join([*padded, last]).rstrip())
