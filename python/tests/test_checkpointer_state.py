@@ -166,3 +166,29 @@ def test_generators_of_gpus_are_those_that_were_saved_or_an_error() -> None:
     saved["state"] |= {f"cuda:{number}": "00" for number in range(torch.cuda.device_count() + 1)}
     with pytest.raises(errors.ArrayError, match="GPUs were saved"):
         ours.check("rng", ours.EVERYWHERE, saved)
+
+
+def test_lists_and_dictionaries_of_the_opening_get_what_was_saved_whatever_they_have(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    history, best, kept = [0.5], {"loss": 1.0, "at": {"step": 1}}, {"a": np.ones(2)}
+    named = {"history": history, "best": best, "kept": kept}
+    with opened(tmp_path, **named) as checkpoints:
+        checkpoints.save(1)
+        inner, array = best["at"], kept["a"]
+        history.append(0.25)
+        best["loss"], inner["step"], array[:] = 0.25, 2, 0
+        assert checkpoints.restore() == 1
+        assert history == [0.5] and best == {"loss": 1.0, "at": {"step": 1}}
+        assert best["at"] is inner and kept["a"] is array and array.sum() == 2
+        kept["b"] = np.zeros(1)
+        assert checkpoints.restore() == 1 and list(kept) == ["a"]
+    for fresh in ([], [1, 2, 3]):
+        with opened(tmp_path, history=fresh) as checkpoints:
+            assert checkpoints.restore() == 1 and fresh == [0.5]
+    with (
+        opened(tmp_path, history={}) as checkpoints,
+        pytest.raises(errors.ArrayError, match="was a list"),
+    ):
+        checkpoints.restore()
+    assert not recwarn.list

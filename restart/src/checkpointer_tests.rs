@@ -553,3 +553,26 @@ fn the_best_and_the_periodic_ones_stay_beside_the_last_ones() {
     }
     assert_eq!(listed(&scratch), [2, 4, 6, 8, 10]);
 }
+
+#[test]
+fn ranks_that_only_save_tell_each_other_of_a_stop() {
+    let scratch = Scratch::new();
+    let table = Table::of(3);
+    std::thread::scope(|scope| {
+        for rank in 0..3 {
+            let (seat, scratch) = (table.seat(rank), &scratch);
+            scope.spawn(move || {
+                let c = open(scratch, &seat);
+                save(&c, &seat, 1);
+                assert!(!c.stopping());
+                if rank == 1 {
+                    c.stop();
+                }
+                assert!(!c.stopping(), "the others do not know it yet");
+                save(&c, &seat, 2);
+                assert!(c.stopping());
+                close(&c, &seat);
+            });
+        }
+    });
+}

@@ -49,11 +49,14 @@ class Anew:
     """A place in a target that takes what was saved there as a whole, in `value`.
 
     Its arrays are new ones, of the library and on the device of those that were saved; or those of
-    `given`, where all of that has the form of what was saved. `device` is another one for them.
+    `given`, where all of that has the form of what was saved. Then, where it `fills`, `value` is
+    `given`, with the numbers and texts in it. `device` is another one for new arrays.
     """
 
-    def __init__(self, given: Any = None, device: str | None = None) -> None:
-        self.given, self.device, self.value = given, device, None
+    def __init__(
+        self, given: Any = None, device: str | None = None, *, fills: bool = False
+    ) -> None:
+        self.given, self.device, self.fills, self.value = given, device, fills, None
 
 
 class Apart:
@@ -520,13 +523,18 @@ class _Filler:
     def _anew(self, spelled: Any, target: Anew, way: tuple[object, ...]) -> None:
         """Takes what was saved as a whole."""
         nodes = {node["array"]: node for node in _arrays_in(spelled)}
-        arrays = self._alike(spelled, target.given, nodes)
-        if arrays is None:
+        alike = self._alike(spelled, target.given, nodes)
+        if alike is None:
             arrays = {name: self._fresh(node, way, target.device) for name, node in nodes.items()}
         else:
+            arrays = dict(alike.arrays)
             self.arrays += arrays.items()
 
         def write() -> None:
+            if alike is not None and target.fills:
+                alike.write()
+                target.value = target.given
+                return
             finished = {
                 name: _arrays.finish(array, _library_in(nodes[name]), -1)
                 for name, array in arrays.items()
@@ -535,8 +543,8 @@ class _Filler:
 
         self._later.append(write)
 
-    def _alike(self, spelled: Any, given: Any, nodes: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The arrays of what was given, where it has the form of what was saved, and no other."""
+    def _alike(self, spelled: Any, given: Any, nodes: Mapping[str, Any]) -> _Filler | None:
+        """What fills what was given, where that has the form of what was saved, and no other."""
         if given is None:
             return None
         other = _Filler(self._regions, adds=False)
@@ -554,7 +562,7 @@ class _Filler:
                 for name, array in found.items()
             )
         )
-        return found if fits else None
+        return other if fits else None
 
     def _array(
         self, spelled: dict[str, Any], target: Any, way: tuple[object, ...], write: Write | None

@@ -323,7 +323,7 @@ class Checkpointer:
             DeviceError, ClosedError; and what `load_state_dict` raises.
         """
         self._check()
-        restoring = Restoring(targets or self._state)
+        restoring = Restoring(targets or self._state, whole=not targets)
 
         def take(spool: Spool, step: int) -> dict[str, Any]:
             return restoring.take(spool, step, self._core.values(step))

@@ -78,18 +78,25 @@ def _is_buffer(value: Any) -> bool:
 
 
 class Restoring:
-    """One call of `restore`: what it was given, and what was found for owners."""
+    """One call of `restore`: what it was given, and what was found for owners.
 
-    def __init__(self, targets: Mapping[str, Any]) -> None:
+    With `whole`, lists and dictionaries get what was saved, whatever they have now.
+    """
+
+    def __init__(self, targets: Mapping[str, Any], *, whole: bool) -> None:
         self._generators = {name: one for name, one in targets.items() if random.is_generator(one)}
         self._owners = {name: one for name, one in targets.items() if is_owner(one)}
         apart = (self._generators, self._owners)
         self._others = {
             name: one for name, one in targets.items() if not any(name in of for of in apart)
         }
+        self._containers = {
+            name: one for name, one in self._others.items() if whole and type(one) in (dict, list)
+        }
         # Once, as ranks may have to ask each other for that.
         self._states = {name: owner.state_dict() for name, owner in self._owners.items()}
         self._found: dict[str, Any] = {}
+        self._places: dict[str, Anew] = {}
 
     def take(self, spool: Spool, step: int, text: str) -> dict[str, Any]:
         """Restores arrays and values in place; the states of random numbers."""
@@ -98,11 +105,11 @@ class Restoring:
             if name not in states:
                 raise ArrayError(f"{name}: no random numbers were saved under this name.")
             random.check(name, generator, states[name])
-        writes = [
-            fill(name, small[name], one) for name, one in self._others.items() if name in small
-        ]
+        self._places = {name: Anew(one, fills=True) for name, one in self._containers.items()}
+        others = {**self._others, **self._places}
+        writes = [fill(name, small[name], one) for name, one in others.items() if name in small]
         places = {name: Anew(state) for name, state in self._states.items() if name not in small}
-        arrays = {name: one for name, one in self._others.items() if name not in small}
+        arrays = {name: one for name, one in others.items() if name not in small}
         if places and not _is_tree(spool, step):
             raise ArrayError(f"{next(iter(places))}: no state was saved under this name.")
         if arrays or places:
@@ -114,11 +121,24 @@ class Restoring:
         return states
 
     def finish(self, states: dict[str, Any]) -> None:
-        """Gives owners and generators what was saved."""
+        """Gives owners, containers and generators what was saved."""
         for name, owner in self._owners.items():
             owner.load_state_dict(self._found[name])
+        for name, place in self._places.items():
+            _refill(name, self._containers[name], place.value)
         for name, generator in self._generators.items():
             random.set_state(generator, states[name])
+
+
+def _refill(name: str, container: Any, found: Any) -> None:
+    """Puts what was saved into a container in place of what it has."""
+    if found is container:
+        return
+    if type(found) is not type(container):
+        was, now = type(found).__name__, type(container).__name__
+        raise ArrayError(f"{name}: it was a {was} when it was saved, and is a {now}.")
+    container.clear()
+    container.update(found) if isinstance(container, dict) else container.extend(found)
 
 
 def load(spool: Spool, step: int, to: Any, device: str | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .._trees import DEPTH, Apart, assign, described, flatten, text_of
+from .._trees import DEPTH, Anew, Apart, assign, described, flatten, text_of
 from ..errors import ArrayError
 from . import random
 
@@ -70,12 +70,12 @@ def read(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def fill(name: str, saved: Any, target: Any) -> Callable[[], None]:
-    """What writes a small value that was saved into a list or a dictionary.
+    """What writes a small value that was saved into a list, a dictionary or a place.
 
     Raises:
         ArrayError: the target is neither, or has other items than what was saved.
     """
-    if not isinstance(target, dict | list):
+    if not isinstance(target, dict | list | Anew):
         raise ArrayError(
             f"{name}: it was saved as a value, which cannot be written into a "
             f"{type(target).__name__}: `values` has it."
