@@ -61,8 +61,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// These, with the last two checkpoints that stay, nothing that asks the run to stop, waits of at most
-    /// 300 s, no copies beyond the machine, and no increments.
+    /// These, with the last two checkpoints that stay, nothing that asks the run to stop, waits of
+    /// at most 300 s, no copies beyond the machine, and no increments.
     pub fn new(path: impl Into<PathBuf>, rule: Rule) -> Settings {
         let timeout = Duration::from_secs(300);
         let (remote, partner, increments) = (None, None, None);
@@ -511,8 +511,8 @@ impl Checkpointer {
         lock(&self.life).loaded = Some(step);
     }
 
-    /// How good the checkpoint of `step` is, where some of the best stay: lower is better. What rank
-    /// 0 says counts.
+    /// How good the checkpoint of `step` is, where some of the best stay: lower is better. What
+    /// rank 0 says counts.
     pub fn score(&self, step: u64, score: f64) {
         lock(&self.life).scores.insert(step, score);
     }
@@ -669,8 +669,8 @@ impl Checkpointer {
         discard(&self.places().data, is_after)
     }
 
-    /// Has what came after `last` deleted when the step that is saved next is durable. Until then it
-    /// counts no more for this process; it does for the next one, if this one ends before.
+    /// Has what came after `last` deleted when the step that is saved next is durable. Until then
+    /// it counts no more for this process; it does for the next one, if this one ends before.
     fn set_aside(&self, last: u64, all: &[Part]) -> Result<(), Error> {
         let aside = self.committer.book().own.set_aside(last, all);
         // What does not count on all ranks.

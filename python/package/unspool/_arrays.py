@@ -83,13 +83,14 @@ def device_again(library: str, place: str | None) -> int | None:
     if library == "jax":
         return -1
     if library == "cupy":
-        gpus, current = _library("cupy").cuda.runtime.getDeviceCount(), -1
-    elif library == "torch" and place is not None:
-        cuda = _library("torch").cuda
-        gpus = cuda.device_count() if cuda.is_available() else 0
-        current = cuda.current_device() if gpus else None
-    else:
+        return _number(place, _library("cupy").cuda.runtime.getDeviceCount(), -1)
+    if library != "torch" or place is None or not _library("torch").cuda.is_available():
         return None
+    cuda = _library("torch").cuda
+    return _number(place, cuda.device_count(), cuda.current_device())
+
+
+def _number(place: str | None, gpus: int, current: int) -> int:
     number = (place or "").partition(":")[2]
     return int(number) if number and int(number) < gpus else current
 

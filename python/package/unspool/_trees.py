@@ -56,7 +56,8 @@ class Anew:
     def __init__(
         self, given: Any = None, device: str | None = None, *, fills: bool = False
     ) -> None:
-        self.given, self.device, self.fills, self.value = given, device, fills, None
+        self.given, self.device, self.fills = given, device, fills
+        self.value: Any = None
 
 
 class Apart:

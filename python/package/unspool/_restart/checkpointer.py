@@ -111,10 +111,11 @@ class Checkpointer:
         stop: what ends the run before it is done: a `Stop`. Without it, SIGTERM and SIGUSR1 do.
         timeout: the longest wait for the disk and for other ranks, in seconds. The ranks take up to
             5 s more to find out which of them does not answer.
-        rng: with True, the generators of random numbers that Python, NumPy and PyTorch have for the
-            whole process, on all its GPUs, are state too; or a generator, which is state then.
-        state: objects with `state_dict` and `load_state_dict`, generators of random numbers, arrays
-            that are changed in place, and containers of arrays; those of JAX are given to `save`.
+        state: what each save saves and `restore()` restores, by any other names: objects with
+            `state_dict` and `load_state_dict`, generators of random numbers, arrays that are
+            changed in place, and containers of arrays; those of JAX are given to `save`. `rng=True`
+            stands for the generators that Python, NumPy and PyTorch have for the whole process, on
+            all its CUDA devices.
 
     Raises:
         OptionError: an argument makes no sense or is no state, or checkpoints of another number of
@@ -142,10 +143,9 @@ class Checkpointer:
         copies: Copies | AnyPath | None = None,
         stop: Stop | None = None,
         timeout: float = 300.0,
-        rng: Any = None,
         **state: Any,
     ) -> None:
-        self._state = named_at_opening(state, rng, _OPTIONS)
+        self._state = named_at_opening(state, _OPTIONS)
         rule = every if isinstance(every, Auto) else Auto()
         copies = copies if isinstance(copies, Copies) else Copies(copies)
         stop = _stop(stop)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ class Shown(NamedTuple):
 
     path: str
     state: str
-    rows: list[Row]
+    rows: Sequence[Row]
     coming: int | None
     due: str
 

@@ -24,15 +24,17 @@ __all__ = ["Restoring", "load", "named_at_opening"]
 _PROTOCOLS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
 
 
-def named_at_opening(given: Mapping[str, Any], rng: Any, options: Iterable[str]) -> dict[str, Any]:
-    """What every save saves, by name.
+def named_at_opening(given: Mapping[str, Any], options: Iterable[str]) -> dict[str, Any]:
+    """What every save saves, by name; `rng=True` is the generators of the process.
 
     Raises:
         OptionError: something is no state, or one that cannot be restored into.
     """
-    state = {**given} if rng is None or rng is False else {**given, "rng": rng}
-    if rng is True:
+    state = dict(given)
+    if state.get("rng") is True:
         state["rng"] = random.EVERYWHERE
+    elif state.get("rng") is None or state["rng"] is False:
+        state.pop("rng", None)
     for name, value in state.items():
         if not random.is_generator(value) and not is_owner(value):
             _check(name, value, options)
@@ -148,7 +150,7 @@ def load(spool: Spool, step: int, to: Any, device: str | None) -> dict[str, Any]
         return found
     place = Anew(device=device)
     spool.restore(step, place)
-    return dict(place.value)
+    return dict[str, Any](place.value)
 
 
 def _is_tree(spool: Spool, step: int) -> bool:
