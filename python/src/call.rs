@@ -121,13 +121,27 @@ pub unsafe fn save_pieces(
 /// As for [`save_pieces`]; the arrays may be written, and each has the size of its region.
 pub unsafe fn restore_pieces(
     spool: &Spool,
-    mut copies: Copies<'_>,
+    copies: Copies<'_>,
     version: i64,
     at: &[usize],
     wait: &Wait<'_>,
     accept: impl FnOnce(&RestoreTicket) -> Result<bool, Error>,
 ) -> Result<Option<Marks>, Error> {
-    let mut ticket = spool.restore(version, &copies.wait(wait))?;
+    let ticket = spool.restore(version, &copies.wait(wait))?;
+    // SAFETY: the caller's promise.
+    unsafe { restore_held(ticket, copies, at, accept) }
+}
+
+/// [`restore_pieces`] of what a ticket has.
+///
+/// # Safety
+/// As there.
+unsafe fn restore_held(
+    mut ticket: RestoreTicket,
+    mut copies: Copies<'_>,
+    at: &[usize],
+    accept: impl FnOnce(&RestoreTicket) -> Result<bool, Error>,
+) -> Result<Option<Marks>, Error> {
     if !accept(&ticket)? {
         return Ok(None);
     }
@@ -175,36 +189,39 @@ fn restore_part(
     tree: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let py = tree.py();
-    let text = PyBytes::new(py, &text_of(py, target, version, head)?);
+    let (text, held) = text_of(py, target, version, head)?;
+    let text = PyBytes::new(py, &text);
     let (arrays, write) = trees::assign(text.as_any(), tree, &describe(py, head)?)?;
     let given = Given::of_part(Call { name: "restore", version }, arrays);
     if given.has_arrays() {
         given.restore(py, head, &target.intake(), |arrays| {
-            restore_into(py, target, version, head, arrays)
+            restore_from(py, target, (version, Some(held)), head, arrays)
         })?;
     }
     write.call0().map(drop)
 }
 
-/// What says what the tree of `version` is. The look is no restore: nothing is discarded after it.
+/// What says what the tree of `version` is, and the rest of the checkpoint, so that it is not read
+/// from a disk twice. The look is no restore: nothing is discarded after it.
 fn text_of(
     py: Python<'_>,
     target: Target<'_>,
     version: i64,
     head: &Arc<Head>,
-) -> PyResult<Vec<u8>> {
+) -> PyResult<(Vec<u8>, RestoreTicket)> {
     let place = head.regions.iter().position(trees::describes);
     let bytes = place.map_or(0, |place| head.regions[place].bytes as usize);
     let mut text = vec![0; bytes];
-    let same = waiting(py, Some(version), |wait| {
+    let held = waiting(py, Some(version), |wait| {
         let ticket = target.spool.restore(version, wait)?;
         let same = same_arrays(&ticket.head().regions, &head.regions);
         if let Some(place) = place.filter(|_| same) {
             ticket.read_into(place, &mut text)?;
         }
-        Ok(same)
+        Ok(same.then_some(ticket))
     })?;
-    same.then_some(text).ok_or_else(|| error(py, Class::Array, exchanged(version)))
+    let held = held.ok_or_else(|| error(py, Class::Array, exchanged(version)))?;
+    Ok((text, held))
 }
 
 /// Restores `version` into arrays that were checked against `head`.
@@ -215,6 +232,17 @@ pub fn restore_into(
     py: Python<'_>,
     target: Target<'_>,
     version: i64,
+    head: &Head,
+    targets: Vec<TargetArray>,
+) -> PyResult<()> {
+    restore_from(py, target, (version, None), head, targets)
+}
+
+/// [`restore_into`], perhaps from a ticket that the caller has.
+fn restore_from(
+    py: Python<'_>,
+    target: Target<'_>,
+    (version, held): (i64, Option<RestoreTicket>),
     head: &Head,
     targets: Vec<TargetArray>,
 ) -> PyResult<()> {
@@ -232,8 +260,13 @@ pub fn restore_into(
             }
             Ok(refusal.is_none())
         };
-        // SAFETY: as in `save`, and the arrays were found writable.
-        unsafe { restore_pieces(spool, copies, version, &at, wait, accept) }
+        // A GPU has other ways to the bytes than the look at the text.
+        match held.filter(|_| !copies.are_on_gpu()) {
+            // SAFETY: as in `save`, and the arrays were found writable.
+            Some(ticket) => unsafe { restore_held(ticket, copies, &at, accept) },
+            // SAFETY: the same.
+            None => unsafe { restore_pieces(spool, copies, version, &at, wait, accept) },
+        }
     })?;
     if let Some((class, message)) = refusal {
         return Err(error(py, class, message));
