@@ -4,7 +4,7 @@ mod closing;
 mod own;
 mod saving;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;
@@ -561,6 +561,23 @@ impl Spool {
     ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         this.call(py, version, || detached(py, Some(version), || this.spool().discard(version)))
+    }
+
+    /// Discards every version after `after`, the lost ones too, from the last one on: for a run that
+    /// goes on from there and saves them again. A process that is killed meanwhile leaves a history
+    /// without gaps.
+    ///
+    /// Raises:
+    ///     StorageError, ClosedError.
+    #[pyo3(signature = (*, after))]
+    fn truncate(slf: &Bound<'_, Self>, #[pyo3(from_py_with = version)] after: i64) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let lost = detached(py, None, || this.spool().lost())?.into_keys();
+        let versions: BTreeSet<i64> = this.versions(py)?.into_iter().chain(lost).collect();
+        for version in versions.into_iter().rev().take_while(|version| *version > after) {
+            Self::discard(slf, version)?;
+        }
+        Ok(())
     }
 
     /// Discards all checkpoints. Raises: ClosedError.

@@ -194,3 +194,28 @@ def test_a_reader_discards_nothing_that_is_lost(tmp_path: Path) -> None:
             reader.discard(1)
         assert list(reader.lost()) == [1]
     assert files[1].exists()
+
+
+def test_a_history_is_cut_after_a_version(tmp_path: Path) -> None:
+    with opened(tmp_path) as spool:
+        for version in (-3, 0, 1, 5, 9):
+            spool.save(version, np.full(10_000, version))
+    frame = sorted(tmp_path.glob("frame-*"), key=lambda one: one.stat().st_mtime_ns)[-1]
+    frame.unlink()
+    with pytest.warns(RuntimeWarning):
+        spool = opened(tmp_path)
+    with spool:
+        assert list(spool.lost()) == [9]
+        spool.truncate(after=1 << 62)
+        assert list(spool.lost()) == [9]
+        spool.truncate(after=1)
+        assert spool.versions() == [-3, 0, 1] and not spool.lost()
+        spool.save(5, np.full(10_000, 55))
+        spool.truncate(after=5)
+        assert spool.load(5)[0] == 55
+    with opened(tmp_path) as spool:
+        assert spool.versions() == [-3, 0, 1, 5] and not spool.lost()
+        spool.truncate(after=-4)
+        assert not spool.versions()
+    with pytest.raises(unspool.errors.ClosedError):
+        spool.truncate(after=1)

@@ -256,3 +256,15 @@ def test_some_arrays_of_several_are_restored_by_name(spool: unspool.Spool) -> No
     spool.save(2, U, V)
     with pytest.raises(ArrayError, match="2 arrays by position"):
         spool.restore(2, np.zeros_like(U))
+
+
+def test_a_part_of_a_tree_is_read_from_a_disk_once(tmp_path: Path) -> None:
+    tree = {"u": np.arange(1 << 18), "m": {"w": np.ones(5), "rate": 0.5}}
+    with unspool.Spool(host_memory="4MiB", disk=unspool.Disk(tmp_path, durable=True)) as spool:
+        spool.save(1, tree)
+    with unspool.Spool(host_memory="64KiB", disk=unspool.Disk(tmp_path, durable=True)) as spool:
+        u, m = np.zeros(1 << 18, int), {"w": np.zeros(5), "rate": 0.0}
+        spool.restore(1, {"u": u})
+        assert (u == tree["u"]).all() and spool.stats().restores == 1
+        spool.restore(1, {"m": m})
+        assert m["w"].sum() == 5 and m["rate"] == 0.5 and spool.stats().restores == 2

@@ -371,6 +371,15 @@ class Spool:
             UnknownVersionError, StorageError, ClosedError.
         """
 
+    def truncate(self, *, after: SupportsIndex) -> None:
+        """Discards every version after `after`, the lost ones too, from the last one on: for a run
+        that goes on from there and saves them again. A process that is killed meanwhile leaves a
+        history without gaps.
+
+        Raises:
+            StorageError, ClosedError.
+        """
+
     def clear(self) -> None:
         """Discards all checkpoints. Raises: ClosedError."""
 
