@@ -563,12 +563,7 @@ impl Spool {
         this.call(py, version, || detached(py, Some(version), || this.spool().discard(version)))
     }
 
-    /// Discards every version after `after`, the lost ones too, from the last one on: for a run that
-    /// goes on from there and saves them again. A process that is killed meanwhile leaves a history
-    /// without gaps.
-    ///
-    /// Raises:
-    ///     StorageError, ClosedError.
+    /// Discards later versions, the last one first. Raises: StorageError, ClosedError.
     #[pyo3(signature = (*, after))]
     fn truncate(slf: &Bound<'_, Self>, #[pyo3(from_py_with = version)] after: i64) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());

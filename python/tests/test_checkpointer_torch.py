@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +39,7 @@ def start(size: int, work: Callable[..., None], path: Path) -> list[int | None]:
     return finish(list(processes))
 
 
-def opened(path: Path, **options: float) -> unspool.Checkpointer:
+def opened(path: Path, **options: Any) -> unspool.Checkpointer:
     return unspool.Checkpointer(
         path, ranks="torch", every=1, host_memory="4MiB", device="cpu", **options
     )
@@ -79,3 +81,42 @@ def test_processes_of_a_group_agree_on_what_counts(tmp_path: Path) -> None:
 
 def test_a_process_that_does_not_answer_is_named_by_all_others(tmp_path: Path) -> None:
     assert start(3, hang, tmp_path / "run") == [0, 0, 0]
+
+
+def trained(path: Path, end: int) -> tuple[int, list[float]]:
+    """Trains a model over all ranks up to a step: where it began, and the parameters."""
+    torch.set_num_threads(1)
+    torch.manual_seed(torch.distributed.get_rank())
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 100))
+    optim = torch.optim.AdamW(model.parameters(), 0.1)
+    with opened(path, model=model, optim=optim, rng=True, keep=3) as checkpoints:
+        first = step = checkpoints.restore() or 0
+        while step < end:
+            step += 1
+            optim.zero_grad()
+            model(torch.randn(8, 300)).square().mean().backward()
+            optim.step()
+            checkpoints.step(step)
+    return first, torch.cat([one.flatten() for one in model.parameters()]).tolist()
+
+
+def train_twice(path: Path) -> None:
+    _, expected = trained(path.with_suffix(".plain"), 6)
+    trained(path, 4)
+    torch.distributed.barrier()
+    if torch.distributed.get_rank() == 1:
+        frames = path.glob("rank-0001-of-0002/data/frame-*")
+        frame = max(frames, key=lambda one: int(one.name.split("-")[1].split(".")[0]))
+        content = bytearray(frame.read_bytes())
+        content[len(content) // 2] ^= 1
+        frame.write_bytes(content)
+    torch.distributed.barrier()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        assert trained(path, 6) == (3, expected)
+
+
+def test_a_model_over_processes_goes_back_on_all_of_them_where_one_has_lost_a_step(
+    tmp_path: Path,
+) -> None:
+    assert start(2, train_twice, tmp_path / "run") == [0, 0]

@@ -272,7 +272,7 @@ mod tests {
             Look::Answer(answer) => answer,
         };
         assert_eq!([ask(false), ask(false), ask(true), ask(true)], [false, false, true, true]);
-        assert!(alone.stopping());
+        assert!(alone.stopping(false));
         let mut one_of_two = Pace::new(Rule::of(Every::Never, 2), false, true);
         let asked = (0..3 * MOST_APART).any(|number| {
             let now = f64::from(number) * 1e-3;
@@ -280,7 +280,7 @@ mod tests {
             let Look::Exchange(beat) = look else { return false };
             one_of_two.heard(&[Beat { stop: number > 1, ..beat }, beat], now)
         });
-        assert!(asked && one_of_two.stopping());
+        assert!(asked && one_of_two.stopping(false));
     }
 
     #[test]

@@ -355,7 +355,6 @@ class Spool:
 
     def forget_hints(self) -> None:
         """Forgets everything that `expect` has announced. Raises: ClosedError."""
-
     def prepare(self) -> None:
         """Takes all main memory of the tiers now and waits for it; else it is taken at first use.
 
@@ -372,17 +371,9 @@ class Spool:
         """
 
     def truncate(self, *, after: SupportsIndex) -> None:
-        """Discards every version after `after`, the lost ones too, from the last one on: for a run
-        that goes on from there and saves them again. A process that is killed meanwhile leaves a
-        history without gaps.
-
-        Raises:
-            StorageError, ClosedError.
-        """
-
+        """Discards later versions, the last one first. Raises: StorageError, ClosedError."""
     def clear(self) -> None:
         """Discards all checkpoints. Raises: ClosedError."""
-
     def latest(self) -> int | None:
         """The greatest version that is saved and not discarded, or None.
 
