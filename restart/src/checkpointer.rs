@@ -405,6 +405,8 @@ impl Checkpointer {
         self.committer.add(Job { manifest, begun, blocked, copy });
         let mut life = lock(&self.life);
         (life.standing, life.loaded) = (Standing::Saved(step), None);
+        // It may be of the step that was wanted, and of another run.
+        life.wanted = None;
         drop(life);
         lock(&self.pace).saved(step, self.now());
         Ok(())

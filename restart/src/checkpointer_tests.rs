@@ -576,3 +576,19 @@ fn ranks_that_only_save_tell_each_other_of_a_stop() {
         }
     });
 }
+
+#[test]
+fn a_step_that_was_restored_and_is_saved_again_is_restored_as_it_is_now() {
+    let scratch = Scratch::new();
+    let c = open(&scratch, &Alone);
+    (1..=2).for_each(|step| save(&c, &Alone, step));
+    close(&c, &Alone);
+    let c = open(&scratch, &Alone);
+    assert_eq!(restore(&c, &Alone), Some(2));
+    c.ready(1, &Wait::default()).unwrap();
+    c.restored(1, &Outcome::Restored, &Alone).unwrap();
+    save(&c, &Alone, 2);
+    c.flush(&Wait::default()).unwrap();
+    c.ready(2, &Wait::default()).unwrap();
+    close(&c, &Alone);
+}
