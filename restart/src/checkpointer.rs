@@ -363,7 +363,7 @@ impl Checkpointer {
             }
             Standing::Saved(_) => {}
         }
-        self.make_way(step)?;
+        self.make_way(step, wait)?;
         self.committer.wait_for_room(wait)?;
         self.places().stage.iter().try_for_each(|stage| stage.expect(step))?;
         let copy = agreed.copy == Copy::Yes;
@@ -685,7 +685,11 @@ impl Checkpointer {
     }
 
     /// Deletes what is set aside of a step that is saved again.
-    fn make_way(&self, step: u64) -> Result<(), Error> {
+    fn make_way(&self, step: u64, wait: &Wait<'_>) -> Result<(), Error> {
+        if self.committer.book().own.is_aside(step) {
+            // The thread may be deleting it, and would take what is saved now for it.
+            self.committer.settle(wait)?;
+        }
         if !self.committer.book().own.make_way(step) {
             return Ok(());
         }

@@ -103,6 +103,11 @@ impl Saves {
         counted
     }
 
+    /// Whether a step is set aside; it may be going at this moment.
+    pub(crate) fn is_aside(&self, step: u64) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.parts.iter().any(|part| part.step == step))
+    }
+
     /// Forgets a part that is set aside: whether it was.
     pub(crate) fn make_way(&mut self, step: u64) -> bool {
         let Some(aside) = &mut self.aside else { return false };
@@ -294,9 +299,10 @@ impl Places {
         let goes: BTreeSet<u64> = parts.iter().map(|part| part.step).collect();
         self.folder.remove(|one| goes.contains(&one))?;
         worker.book().own.parts.retain(|one| !goes.contains(&one));
-        worker.book().own.aside = None;
         self.copier.iter().for_each(|copier| copier.remove(Removal::After(Some(last))));
-        discard(&self.data, |one| goes.contains(&one))
+        discard(&self.data, |one| goes.contains(&one))?;
+        worker.book().own.aside = None;
+        Ok(())
     }
 
     fn remove(&self, below: u64, needed: &[u64], worker: &Committer) -> Result<(), Error> {
