@@ -174,3 +174,21 @@ def test_a_region_is_exported(tmp_path):
         assert list(found) == ["u"] and np.array_equal(found["u"], u[2:5, ..., -1])
     assert cli.main([*export, "--force", "--array", "w"]) != 0
     assert cli.main([*export, "--force", "--region", "3"]) != 0
+
+
+@pytest.mark.parametrize("increments", [False, True])
+def test_a_checkpointer_gives_some_of_what_it_saved(tmp_path, increments):
+    u = field()
+    with unspool.Checkpointer(tmp_path, every=1, increments=increments) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(step, u=u + step, model={"w": u[0], "n": 3}, t=0.5)
+        assert np.array_equal(checkpoints.load(1, "u", region=np.s_[3, ..., 5]), u[3, ..., 5] + 1)
+        found = checkpoints.load(None, "t", "model")
+        assert found["t"] == 0.5 and found["model"]["n"] == 3
+        assert np.array_equal(found["model"]["w"], u[0])
+        with pytest.raises(OptionError, match="nothing was saved"):
+            checkpoints.load(1, "v")
+        with pytest.raises(OptionError, match="name the array"):
+            checkpoints.load(1, region=np.s_[0])
+        # Such a look is nothing that a run goes on from: this step comes after the last one.
+        checkpoints.save(3, u=u)

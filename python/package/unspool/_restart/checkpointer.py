@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 
 from .._files import AnyPath, absolute
 from .._foreign import made_like
+from .._partial import load as partial
 from .._trees import is_unicode
 from .._types import Disk, record_of
 from .._unspool import Spool
@@ -41,7 +42,7 @@ from .parts import CheckpointPart, manifests_in, parts
 from .ranks import ranks_of
 from .requeue import AGAIN, Told, requeue
 from .signals import Signals
-from .state import Restoring, load, named_at_opening
+from .state import Restoring, bytes_of, load, named_at_opening
 from .values import read, sort
 
 __all__ = ["Checkpointer"]
@@ -187,6 +188,8 @@ class Checkpointer:
                 spool.close()
             raise
         self._spool = opened[0]
+        self._begun = False
+        self._expect()
         self._on_error, self._requeue = stop.on_error, stop.requeue
         self._restored: int | None = None
         self._stopped = False
@@ -212,7 +215,20 @@ class Checkpointer:
             ClosedError.
         """
         self._check()
+        return self._is_due(step)
+
+    def _is_due(self, step: int) -> bool:
+        if not self._begun:
+            # Optimizers have a state by now.
+            self._begun = True
+            self._expect()
         return self._core.due(_step(step))
+
+    def _expect(self) -> None:
+        """Has memory made ready for what was named at the opening: one checkpoint is saved while
+        another is on its way. So the first saves need not wait for that."""
+        if expected := bytes_of(self._state):
+            self._spool._expect_bytes(2 * expected)
 
     def save(self, step: int, /, **what: Any) -> None:
         """Saves the checkpoint of `step`, due or not: what was named at the opening, and what is
@@ -280,7 +296,7 @@ class Checkpointer:
         """
         self._check()
         self._tell()
-        if not self._core.due(_step(step)):
+        if not self._is_due(step):
             return False
         self.save(step, **what)
         return True
@@ -336,11 +352,13 @@ class Checkpointer:
     def load(
         self,
         step: int | None = None,
-        *,
+        /,
+        *names: str,
+        region: Any = None,
         to: Literal["numpy", "cupy", "torch", "jax"] | None = None,
         device: str | None = None,
         like: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Everything that was saved under `step`: arrays as new ones, and small values. A
         checkpoint that was saved just now is waited for. Without a step it is the newest checkpoint
         that counts, taken as by `restore`: arrays of JAX, which cannot be written, come back so.
@@ -349,6 +367,9 @@ class Checkpointer:
         current one where that is not here; with `to` and `device` all are of that library and
         there. `like` has pytrees of JAX by name, such as a model of Equinox or Flax: what was saved
         comes back in their classes, with their functions, on the devices of their arrays.
+
+        With `names` it is only what was saved under these, or its part `region`, as by
+        `Spool.load`; the run does not go on from such a look.
 
         A step that was loaded can be gone on from: a save of a step after it that is not newer than
         the last one deletes what came after it, on all ranks. So a run that went wrong goes back.
@@ -359,12 +380,25 @@ class Checkpointer:
             All that `Spool.load` and `restore` raise.
         """
 
+        def look(spool: Spool, step: int) -> dict[str, Any]:
+            small = read(self._core.values(step))[0]
+            apart = {name: small[name] for name in names if name in small}
+            others = [name for name in names if name not in apart]
+            if others or region is not None:
+                found = partial(spool, step, others, region, to or "numpy", device)
+                apart |= {others[0]: found} if len(others) == 1 else found
+            return apart
+
         def take(spool: Spool, step: int) -> dict[str, Any]:
             small = read(self._core.values(step))[0]
             found = {**small, **load(spool, step, to, device)}
             return found if like is None else made_like(found, like)
 
         self._check()
+        if names:
+            return self._looked(step, names, look)
+        if region is not None:
+            raise OptionError("load(region=): name the array of which it is a part.")
         if step is not None:
             found = self._taken(_step(step), take)
             self._core.loaded(_step(step))
@@ -373,6 +407,15 @@ class Checkpointer:
         if taken is None:
             raise UnknownVersionError(f"{self._path} has no checkpoint that counts.")
         return taken
+
+    def _looked(
+        self, step: int | None, names: tuple[str, ...], look: Callable[[Spool, int], dict[str, Any]]
+    ) -> Any:
+        at = self._core.candidate() if step is None else _step(step)
+        if at is None:
+            raise UnknownVersionError(f"{self._path} has no checkpoint that counts.")
+        found = self._taken(at, look)
+        return found[names[0]] if len(names) == 1 else {name: found[name] for name in names}
 
     def steps(self) -> list[int]:
         """The steps of the checkpoints in the folder of which this rank's part counts, in ascending

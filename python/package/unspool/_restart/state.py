@@ -18,7 +18,7 @@ from ..errors import ArrayError, OptionError, shown
 from . import random
 from .values import fill, is_owner, is_small, read
 
-__all__ = ["Restoring", "load", "named_at_opening"]
+__all__ = ["Restoring", "bytes_of", "load", "named_at_opening"]
 
 #: What arrays have, and nothing else has.
 _PROTOCOLS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
@@ -155,3 +155,17 @@ def load(spool: Spool, step: int, to: Any, device: str | None) -> dict[str, Any]
 
 def _is_tree(spool: Spool, step: int) -> bool:
     return any(region.name == REGION for region in spool.regions(step))
+
+
+def bytes_of(state: Any) -> int:
+    """The bytes of the arrays in a state, as far as it can be asked for them without any effect."""
+    if callable(getattr(state, "parameters", None)) and callable(getattr(state, "buffers", None)):
+        return sum(bytes_of(one) for one in (*state.parameters(), *state.buffers()))
+    if is_owner(state):
+        state = getattr(state, "state", None)
+    if isinstance(state, Mapping):
+        return sum(map(bytes_of, state.values()))
+    if isinstance(state, list | tuple):
+        return sum(map(bytes_of, state))
+    here = getattr(state, "to_local", None)
+    return int(getattr(here() if callable(here) else state, "nbytes", 0))
