@@ -52,11 +52,34 @@ def test_the_choices_are_every_codec_with_and_without_increments_in_every_place(
     assert shares == sorted(shares, reverse=True) and 0 < shares[-1] < shares[0] < 1
 
 
-def test_a_line_is_for_what_the_checkpointer_can_do():
+def test_every_row_has_a_line_whose_codec_is_known():
     for one in advice(increments=0.2, remote=FAR).choices:
-        assert (one.line is None) == (", increments" in one.name)
-        assert one.line is None or ("increments=True" in one.line) == (one.name == "increments")
-    assert advice(increments=0.2).best.line is not None
+        assert ("increments=True" in one.line) == ("increments" in one.name)
+        assert ('codec="lossless"' in one.line) == ("lossless" in one.name)
+
+
+#: The dissertation's machine, where a codec with increments is far better than anything else.
+SLOW = {"checkpoint": 683e6, "disk": Place(1e6, 1e6), "mtbf": 804.0, "blocking": True}
+SLOW |= {"codecs": [Compression(13.7, Rate(154.2e6), Rate(564.9e6), "lossless")], "restart": "0s"}
+
+
+def test_what_to_take_is_the_best_row():
+    found = advice(**SLOW, increments=0.2)
+    assert found.best == found.choices[0] and found.best.name == "lossless, increments"
+    assert f"Take: {found.best.line}" in found.sentence
+    assert found.choices[0].efficiency > found.choices[1].efficiency + 0.05
+
+
+def test_what_no_option_does_is_taken_by_hand():
+    unknown = [Compression(13.7, Rate(154.2e6), Rate(564.9e6))]
+    found = advice(**SLOW | {"codecs": unknown}, increments=0.2)
+    assert found.best == found.choices[0] and found.best.line is None
+    assert f"Take: by hand, as no option does it: {found.best.name}, to disk\n" in found.sentence
+
+
+@pytest.mark.parametrize("text", ["0s", "0min", "0.0 s", 0])
+def test_a_restart_may_begin_at_once(text):
+    assert advice(restart=text).problem.restart == 0.0
 
 
 @pytest.mark.parametrize(
@@ -69,6 +92,7 @@ def test_a_line_is_for_what_the_checkpointer_can_do():
         {"remote": FAR, "healed": 0.5},
         {"remote": Place(1e8, 1e8), "mtbf": "12h"},
         {"mtbf": 3.1e8},
+        {"increments": 0.2, "disk": Place(1e8, 1e8)},
     ],
 )
 def test_every_line_can_be_copied(options, tmp_path, monkeypatch):
@@ -209,10 +233,14 @@ def test_energy_is_that_of_computing_saving_restarting_and_coding():
     assert plain.joules == pytest.approx(3 * 100.0 * plain.seconds)
     options = {"codecs": [], "blocking": True}
     (one,) = advice(**options, power=Power(100.0, save=0.0, restore=0.0)).choices
-    idle = one.checkpoints * one.blocked + one.failures * one.restart
+    # A restart that fails again ends early.
+    restarts = one.failures * 7200 * -math.expm1(-one.restart / 7200)
+    idle = one.checkpoints * one.blocked + restarts
     assert one.joules == pytest.approx(100.0 * (one.seconds - idle))
     named = {one.name: one for one in advice(power=Power(0.0, encode=50.0)).choices}
-    seconds = named["lossless"].checkpoints * 10 / 3 + named["lossless"].failures * 10 / 6
+    coded = named["lossless"]
+    seconds = coded.checkpoints * 10 / 3
+    seconds += coded.failures * math.exp(-coded.restart / 7200) * 10 / 6
     assert named["lossless"].joules == pytest.approx(50.0 * seconds) and named["none"].joules == 0
 
 
@@ -254,6 +282,8 @@ def test_what_takes_longer_than_the_job_lives_is_left_out_with_the_reason():
         {"healed": 1.5},
         {"work": 0},
         {"restart": -1},
+        {"restart": "0"},
+        {"mtbf": "0s"},
         {"blocked": math.inf},
         {"increments": -0.1},
         {"increments": 0.0},

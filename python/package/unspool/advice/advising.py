@@ -46,13 +46,10 @@ class Advice:
 
     @property
     def best(self) -> Choice:
-        """The one to take: of those that `Checkpointer` can do, the most efficient one, or one
-        without a codec or without a loss that is as good to a thousandth."""
-        able = [one for one in self.choices if one.line is not None]
-        if not able:
-            return self.choices[0]
-        least = able[0].efficiency - AS_GOOD
-        near = [one for one in able if one.efficiency >= least]
+        """The one to take: the most efficient one, or one without a codec or without a loss that is
+        as good to a thousandth. Its `line` is None where that is to be done by hand."""
+        least = self.choices[0].efficiency - AS_GOOD
+        near = [one for one in self.choices if one.efficiency >= least]
         order = {"none": 0, "lossless": 1}
         return min(near, key=lambda one: (order.get(one.name, 2), -one.efficiency))
 
@@ -185,7 +182,8 @@ def _weeks(weeks: float | None) -> str | None:
 def _sentence(advice: Advice) -> Iterator[str]:
     """What to do, and why."""
     best = advice.best
-    yield f"{'Take' if best.line else 'Best'}: {best.line or best.name}"
+    by_hand = f"by hand, as no option does it: {best.name}, to {_where(best)}"
+    yield f"Take: {best.line or by_hand}"
     yield (
         f"It computes for {_long(best.interval)} between two checkpoints, and "
         f"{best.efficiency:.1%} of the time is work: {_long(best.seconds)} for the job, with "

@@ -12,7 +12,7 @@ from .._unspool import automatic_rule
 from ..errors import OptionError
 from . import model
 from .coding import Coded
-from .model import Chain, Level, TwoLevels
+from .model import FULL, Chain, Level, TwoLevels
 from .places import Place
 from .plans import LeftOut
 from .power import Power
@@ -22,9 +22,6 @@ WEEK = 7 * 86_400.0
 
 #: A codec that does nothing.
 NONE = Coded("none", None, 1.0, float("inf"), float("inf"))
-
-#: Checkpoints that are all stored in full.
-FULL = Chain(1.0, 1.0)
 
 #: What "auto" takes is good enough this near to the best interval.
 NEAR = 1.1
@@ -124,7 +121,8 @@ class Choice:
         durable: seconds from its beginning until a failure does not lose it.
         restart: seconds from a failure until the application computes again.
         stored_bytes: of one checkpoint of one rank, on average, those stored in full included.
-        checkpoints: of the whole job, those that are made again included.
+        checkpoints: of the whole job, those that are made again included and those that a failure
+            cuts off not.
         failures: of the whole job.
         weekly_bytes: what one rank writes to the disk in a week.
         drive_weeks: until the drive is worn out by its ranks, or None where its endurance is not
@@ -133,7 +131,7 @@ class Choice:
         joules: of the whole job, or None.
         break_even: bytes per second of one rank: on a slower place this way is faster than to
             write the same without a codec. None without a codec.
-        line: the call to copy, or None where `Checkpointer` cannot do that.
+        line: the call to copy, or None where no option of `Checkpointer` does that.
     """
 
     name: str
@@ -178,11 +176,16 @@ def choices_of(problem: Problem) -> tuple[tuple[Choice, ...], tuple[LeftOut, ...
 
 
 def _level(way: Way, place: Place, problem: Problem, chain: Chain) -> Level:
-    """The costs of checkpoints that go to one place."""
+    """The mean costs of checkpoints that go to one place."""
+    return _level_of(way, place, problem, chain.written, chain.read)
+
+
+def _level_of(way: Way, place: Place, problem: Problem, written: float, reads: float) -> Level:
+    """The costs of a checkpoint that writes, and a restart that reads, so much of a full one."""
     count = float(problem.checkpoint_bytes)
-    changed = count * chain.written
+    changed = count * written
     encode, commit = changed / way.coded.encode, changed / way.coded.ratio / place.write
-    read = (count / way.coded.ratio / place.read + count / way.coded.decode) * chain.read
+    read = (count / way.coded.ratio / place.read + count / way.coded.decode) * reads
     restart = problem.restart + read
     if problem.blocking:
         return Level(encode + commit, encode + commit, restart)
@@ -204,9 +207,11 @@ def _choice(way: Way, problem: Problem) -> Choice:
 
 
 def _of_one(way: Way, problem: Problem, chain: Chain) -> _Run:
-    level = _level(way, problem.place(way.place), problem, chain)
+    place = problem.place(way.place)
+    level = _level(way, place, problem, chain)
     interval = model.best_interval(level, problem.mtbf)
-    share = model.efficiency(interval, level, problem.mtbf)
+    levels = [_level_of(way, place, problem, *frame) for frame in chain.frames]
+    share = model.efficiency_of_chain(interval, levels, problem.mtbf)
     return _Run(way, problem, chain, level, level.restart, interval, None, share)
 
 
@@ -248,8 +253,13 @@ class _Run:
 
     @property
     def checkpoints(self) -> float:
-        running = max(0.0, self.seconds - self.failures * self.restart)
-        return running / max(self.interval + self.level.blocked, 1e-9)
+        """Those that end: each interval has one, and those that are computed again another."""
+        level, mtbf = self.level, self.problem.mtbf
+        if self.copied is None:
+            late = level.durable - level.blocked
+            return self.problem.work / max(self.interval, 1e-9) * math.exp(late / mtbf)
+        running = self.seconds - self.failures * model.until(self.restart, mtbf)
+        return running / max(self.interval + level.blocked, 1e-9)
 
     @property
     def changed(self) -> float:
@@ -300,9 +310,11 @@ class _Run:
         power, coded = self.problem.power, self.way.coded
         if power is None:
             return None
-        saving, restarting = self.checkpoints * self.level.blocked, self.failures * self.restart
+        saving = self.checkpoints * self.level.blocked
+        restarting = self.failures * model.until(self.restart, self.problem.mtbf)
         coding = self.checkpoints * self.changed / coded.encode
-        coding += self.failures * self.problem.checkpoint_bytes * self.chain.read / coded.decode
+        restored = self.failures * math.exp(-self.restart / self.problem.mtbf)
+        coding += restored * self.problem.checkpoint_bytes * self.chain.read / coded.decode
         computing = self.seconds - saving - restarting
         return power.joules(computing, saving, restarting, coding) * self.problem.ranks
 
@@ -319,10 +331,9 @@ class _Run:
         return prices.weeks * 168.0 * self.share / price if price else None
 
     def _line(self) -> str | None:
-        """The call; None where `Checkpointer` cannot do that or what it stores is not known."""
+        """The call; None where it is not known by which codec of a `Checkpointer` that is done."""
         way, problem = self.way, self.problem
-        # What is left of an array with a codec depends on how far its values move.
-        if way.coded.ratio != 1.0 and (way.increments or way.coded.codec is None):
+        if way.coded.ratio != 1.0 and way.coded.codec is None:
             return None
         words = [f'"{_folder(problem.place(way.place), "FOLDER")}"', *self._when()]
         if way.coded.codec is not None:

@@ -15,7 +15,7 @@ failures that are drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import OptionError
@@ -38,15 +38,35 @@ LONGEST_CHAIN = 100
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What a full checkpoint and the increments that follow it take, as shares of a full one.
+    """A full checkpoint and the increments that follow it.
 
     Attributes:
-        written: of a checkpoint, on average.
-        read: by a restart, on average.
+        share: the bytes of an increment over those of a full checkpoint.
+        count: the number of increments.
     """
 
-    written: float
-    read: float
+    share: float
+    count: int
+
+    @property
+    def written(self) -> float:
+        """What a checkpoint writes, as a share of a full one, on average."""
+        return (1.0 + self.count * self.share) / (self.count + 1)
+
+    @property
+    def read(self) -> float:
+        """What a restart reads, as a share of a full checkpoint, on average."""
+        return 1.0 + self.count * self.share / 2.0
+
+    @property
+    def frames(self) -> tuple[tuple[float, float], ...]:
+        """By checkpoint, what it writes, and what a restart reads until it is durable."""
+        reads = [1.0 + place * self.share for place in range(self.count + 1)]
+        return ((1.0, reads[-1]), *((self.share, before) for before in reads[:-1]))
+
+
+#: Checkpoints that are all stored in full.
+FULL = Chain(1.0, 0)
 
 
 def chain_of(share: float, failures: float) -> Chain:
@@ -59,8 +79,7 @@ def chain_of(share: float, failures: float) -> Chain:
     # With n increments: the rule of `restart/src/increments.rs`, where it is explained.
     best = math.sqrt(2.0 * (1.0 - share) / (failures * share)) - 1.0 if failures else math.inf
     together = math.floor(1.0 / share + 1e-9)
-    count = max(1, round(min(best, LONGEST_CHAIN, together)))
-    return Chain((1.0 + count * share) / (count + 1), 1.0 + count * share / 2.0)
+    return Chain(share, max(1, round(min(best, LONGEST_CHAIN, together))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +204,11 @@ def best_interval(level: Level, mtbf: float) -> float:
     return max(optimum(level.blocked, mtbf), level.durable - level.blocked)
 
 
+def until(seconds: float, mtbf: float) -> float:
+    """The mean time until a try of so many seconds ends or fails."""
+    return -mtbf * math.expm1(-seconds / mtbf)
+
+
 def efficiency(interval: float, level: Level, mtbf: float) -> float:
     """Work over time, of a job that computes for `interval` between two checkpoints.
 
@@ -205,6 +229,19 @@ def efficiency(interval: float, level: Level, mtbf: float) -> float:
     if stretch > 700.0:
         return 0.0
     return interval / mtbf * math.exp(-lost) / math.expm1(stretch)
+
+
+def efficiency_of_chain(interval: float, levels: Sequence[Level], mtbf: float) -> float:
+    """Work over time where checkpoints of these costs follow each other, again and again.
+
+    The `restart` of each is from the one before it. Where one is not durable when the next is due,
+    the next one begins later.
+    """
+    works = [max(interval, level.durable - level.blocked) for level in levels]
+    shares = [efficiency(work, level, mtbf) for work, level in zip(works, levels, strict=True)]
+    if not all(shares):
+        return 0.0
+    return sum(works) / sum(work / share for work, share in zip(works, shares, strict=True))
 
 
 def efficiency_of_two(interval: float, count: int, levels: TwoLevels, mtbf: float) -> float:

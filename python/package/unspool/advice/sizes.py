@@ -87,7 +87,8 @@ def duration_of(name: str, value: Any, least: float = 0.0) -> float:
     """
     if isinstance(value, str):
         try:
-            value = duration_in_seconds(value)
+            nothing = re.fullmatch(r"\s*0+(\.0+)?\s*(d|h|min|s|ms)\s*", value)
+            value = 0.0 if nothing else duration_in_seconds(value)
         except ValueError as why:
             raise OptionError(f"{name}: {why}.") from None
     return number(name, value, least)
