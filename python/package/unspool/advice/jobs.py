@@ -27,6 +27,10 @@ NONE = Coded("none", None, 1.0, float("inf"), float("inf"))
 NEAR = 1.1
 
 
+#: Rounds in which the interval and the length of a chain are looked for.
+ROUNDS = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """What a node costs, in any currency.
@@ -200,17 +204,24 @@ def _choice(way: Way, problem: Problem) -> Choice:
     of = _of_two if way.place == "both" else _of_one
     if not way.increments or problem.increments is None:
         return of(way, problem, FULL).told()
-    # The best chain depends on the interval, which depends little on the chain.
-    first = of(way, problem, model.chain_of(problem.increments, 0.0))
-    failures = min(1.0, first.interval / problem.mtbf)
-    return of(way, problem, model.chain_of(problem.increments, failures)).told()
+    # The best chain depends on the interval, which depends on the chain.
+    chain = model.chain_of(problem.increments, 0.0)
+    for _ in range(ROUNDS):
+        found = of(way, problem, chain)
+        before, chain = (
+            chain,
+            model.chain_of(problem.increments, min(1.0, found.interval / problem.mtbf)),
+        )
+        if chain == before:
+            break
+    return found.told()
 
 
 def _of_one(way: Way, problem: Problem, chain: Chain) -> _Run:
     place = problem.place(way.place)
     level = _level(way, place, problem, chain)
-    interval = model.best_interval(level, problem.mtbf)
     levels = [_level_of(way, place, problem, *frame) for frame in chain.frames]
+    interval = model.best_of_chain(levels, level, problem.mtbf)
     share = model.efficiency_of_chain(interval, levels, problem.mtbf)
     return _Run(way, problem, chain, level, level.restart, interval, None, share)
 
@@ -256,8 +267,8 @@ class _Run:
         """Those that end: each interval has one, and those that are computed again another."""
         level, mtbf = self.level, self.problem.mtbf
         if self.copied is None:
-            late = level.durable - level.blocked
-            return self.problem.work / max(self.interval, 1e-9) * math.exp(late / mtbf)
+            work = max(model.worked(self.interval, level), 1e-9)
+            return self.problem.work / work * math.exp((level.durable - level.blocked) / mtbf)
         running = self.seconds - self.failures * model.until(self.restart, mtbf)
         return running / max(self.interval + level.blocked, 1e-9)
 

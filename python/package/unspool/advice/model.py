@@ -231,13 +231,33 @@ def efficiency(interval: float, level: Level, mtbf: float) -> float:
     return interval / mtbf * math.exp(-lost) / math.expm1(stretch)
 
 
+def worked(interval: float, level: Level) -> float:
+    """What is computed before a checkpoint when another one is due after `interval`: until that
+    one is durable at least."""
+    return max(interval, level.durable - level.blocked)
+
+
+def best_of_chain(levels: Sequence[Level], mean: Level, mtbf: float) -> float:
+    """The interval that loses least where checkpoints of these costs follow each other."""
+    if len(levels) == 1:
+        return best_interval(mean, mtbf)
+    checked(mean, mtbf)
+    least = max(min(worked(0.0, level) for level in levels), optimum(mean.blocked, mtbf) / 8.0)
+
+    def lost(logarithm: float) -> float:
+        return -efficiency_of_chain(math.exp(logarithm), levels, mtbf)
+
+    least = max(least, 1e-6 * mtbf)
+    return math.exp(_least(lost, math.log(least), math.log(max(2.0 * least, mtbf))))
+
+
 def efficiency_of_chain(interval: float, levels: Sequence[Level], mtbf: float) -> float:
     """Work over time where checkpoints of these costs follow each other, again and again.
 
     The `restart` of each is from the one before it. Where one is not durable when the next is due,
     the next one begins later.
     """
-    works = [max(interval, level.durable - level.blocked) for level in levels]
+    works = [worked(interval, level) for level in levels]
     shares = [efficiency(work, level, mtbf) for work, level in zip(works, levels, strict=True)]
     if not all(shares):
         return 0.0
