@@ -459,6 +459,13 @@ def test_the_command_prints_a_table_json_and_a_picture(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["problem"]["ranks"] == 1024
 
 
+def test_bytes_and_a_time_between_failures_are_enough(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["advise", "--bytes", "1MB", "--mtbf", "12h"]) == 0
+    said = capsys.readouterr().out
+    assert "by one rank (measured with 1 writer)" in said and "Take: Checkpointer(" in said
+
+
 def test_the_command_tries_codecs_on_files(tmp_path, capsys):
     np.save(tmp_path / "u.npy", np.linspace(0, 1, 4096, dtype=np.float32))
     np.savez(tmp_path / "v.npz", a=np.ones(100), b=np.arange(9))

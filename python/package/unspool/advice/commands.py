@@ -201,7 +201,8 @@ def advise_options(parser: ArgumentParser) -> None:
     """Adds everything that `unspool advise` understands."""
     parser.description = """\
 Says how a long job should keep its checkpoints: how often, where, with which codec, and what each
-way costs. What is not given is measured: the directories, and the codecs on arrays of yours.
+way costs. Enough to ask is: --bytes 80GB --mtbf 12h --disk DIRECTORY. What is not given is measured
+(directories, and codecs on arrays of yours), or has the default in brackets.
 """
     of = parser.add_argument_group("checkpoint of one rank")
     what = of.add_mutually_exclusive_group(required=True)
@@ -218,7 +219,7 @@ way costs. What is not given is measured: the directories, and the codecs on arr
     _flag(of, "--on-gpu", "it is on a GPU", default=None)
     places = parser.add_argument_group("places")
     speeds = 'a directory, or the speeds of one rank: "2 GB/s" or "2 GB/s,4 GB/s" (read)'
-    _add(places, "--disk", "PLACE", speeds, required=True)
+    _add(places, "--disk", "PLACE", f"{speeds} (this directory)", default=".")
     _add(places, "--remote", "PLACE", "a place that survives what the disk does not")
     share = "of the failures that the disk survives (0.9)"
     _add(places, "--healed", "SHARE", share, type=float, default=0.9)
