@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::coders::Coders;
+use super::coders::{Coders, Timer};
 use super::{BINS, Outcome, Scheme, bin_of, integers, measure};
 use crate::values::Values;
 
@@ -123,4 +123,11 @@ proptest! {
             prop_assert!(one.failed == 0 || bounded, "{:?}", one);
         }
     }
+}
+
+#[test]
+fn waiting_for_the_processor_does_not_count() {
+    let timer = Timer::begin();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(timer.elapsed() < Duration::from_millis(100));
 }

@@ -18,7 +18,7 @@ use crate::report::{FlowReport, Report};
 use crate::run::{RankRecord, Run};
 
 /// The word that a plan begins with.
-const VERSION: &str = "unspool-plan-1";
+const VERSION: &str = "unspool-plan-2";
 /// Ways of coding in a plan at most, as it has to fit the environment of a process.
 const MOST: usize = 512;
 /// A way that saves less than this is not worth the header.
@@ -44,6 +44,8 @@ pub type Ways = BTreeMap<u8, Choice>;
 /// Which messages are coded, and how.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
+    /// Ranks of the run that it was made of, and of those that it is for.
+    pub ranks: u32,
     /// Bytes that are kept for each rank that sends to another one.
     pub quota: u64,
     /// The smallest message that is coded.
@@ -76,7 +78,8 @@ impl Plan {
         if let Some(tag) = limits.bounds.keys().find(|tag| !has(**tag)) {
             return Err(format!("a bound is given for tag {tag}, which no recorded message has."));
         }
-        let mut plan = Plan { threshold: limits.threshold, ..Plan::default() };
+        let mut plan =
+            Plan { ranks: run.about.size, threshold: limits.threshold, ..Plan::default() };
         for flow in &report.flows {
             let (comm, tag, class) = (flow.flow.comm, flow.flow.tag, flow.flow.class);
             if tag < 0 || comm == 0 || class_range(class).1 < limits.threshold {
@@ -105,6 +108,22 @@ impl Plan {
         }
         plan.quota = limits.memory / plan.most_senders(run).max(1);
         Ok(plan)
+    }
+
+    /// Sees that a program of so many ranks is one that the plan is for: the communicators of
+    /// another one are others, and nothing would be coded.
+    ///
+    /// # Errors
+    /// It is not, in a sentence.
+    pub fn check_ranks(&self, ranks: u32) -> Result<(), String> {
+        if self.ranks == ranks {
+            return Ok(());
+        }
+        let recorded = self.ranks;
+        Err(format!(
+            "the plan is of a run on {recorded} ranks, and this program has {ranks}: no message \
+             would be coded. Record a run on {ranks} ranks and give it as --plan."
+        ))
     }
 
     /// How a message of so many bytes is coded, if it is.
@@ -138,7 +157,7 @@ impl Plan {
     /// The plan as a text for the environment of a process.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = format!("{VERSION} {} {}", self.quota, self.threshold);
+        let mut text = format!("{VERSION} {} {} {}", self.ranks, self.quota, self.threshold);
         for ((comm, tag), ways) in &self.channels {
             for (class, choice) in ways {
                 let scheme = choice.scheme as u8;
@@ -164,9 +183,10 @@ impl Plan {
         if format!("{:x}", hash(body.as_bytes()) as u64) != sum {
             return Err(BROKEN);
         }
-        let mut number = || words.next()?.parse().ok();
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let ranks = number().and_then(|ranks| u32::try_from(ranks).ok()).ok_or(BROKEN)?;
         let (quota, threshold) = (number().ok_or(BROKEN)?, number().ok_or(BROKEN)?);
-        let mut plan = Plan { quota, threshold, channels: BTreeMap::new() };
+        let mut plan = Plan { ranks, quota, threshold, channels: BTreeMap::new() };
         for word in words {
             let (channel, class, choice) = way(word).ok_or(BROKEN)?;
             plan.channels.entry(channel).or_default().insert(class, choice);

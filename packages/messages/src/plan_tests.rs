@@ -184,3 +184,12 @@ fn texts_that_are_no_plan_are_refused() {
         assert!(Plan::read(&text[..at]).is_err());
     }
 }
+
+#[test]
+fn another_number_of_ranks_is_an_error_that_says_so() {
+    let plan = Plan { ranks: 3, quota: 7, threshold: 1, channels: BTreeMap::new() };
+    let read = Plan::read(&plan.text()).unwrap();
+    assert_eq!((read.ranks, read.check_ranks(3)), (3, Ok(())));
+    let why = read.check_ranks(4).unwrap_err();
+    assert!(why.contains("a run on 3 ranks, and this program has 4"), "{why}");
+}

@@ -14,6 +14,8 @@ use crate::simulate::trace::Kept;
 const MOST_RANKS: u32 = 1 << 16;
 /// The most calls of all ranks that are played.
 const MOST_CALLS: u64 = 1 << 22;
+/// The factor by which a played step may differ from the recorded one before a reader is told.
+const FAR: f64 = 1.5;
 /// What is less than this part of a step is not worth the trouble.
 const NOTICED: f64 = 0.005;
 
@@ -136,35 +138,66 @@ pub fn forecast(run: &Run, recorded: Recorded, asked: Asked) -> Result<Forecast,
     let scales: Result<Vec<Scale>, String> =
         asked.ranks.iter().map(|ranks| scale(run, &program, &asked, *ranks)).collect();
     let steps = f64::from(program.steps.unwrap_or(1));
+    let recorded_step = program.recorded_ns as f64 * 1e-9 / steps;
+    let played = plain(run, &program, &asked, size)?.seconds;
+    let mut notes = program.notes.clone();
+    notes.extend(far(recorded_step, played, size));
     Ok(Forecast {
         recorded: size,
         steps: program.steps,
-        recorded_step: program.recorded_ns as f64 * 1e-9 / steps,
+        recorded_step,
         scales: scales?,
-        notes: program.notes,
+        notes,
         asked,
     })
 }
 
-fn scale(run: &Run, program: &Program, asked: &Asked, ranks: u32) -> Result<Scale, String> {
+/// A warning where the step that is played is not the one that was recorded.
+fn far(recorded: f64, played: f64, ranks: u32) -> Option<String> {
+    let factor = (played / recorded).max(recorded / played);
+    (recorded > 0.0 && played > 0.0 && factor > FAR).then(|| {
+        format!(
+            "On the {ranks} ranks that were recorded a step of {:.3} ms is played as {:.3} ms, a \
+             factor of {factor:.1}: the network differs from that of the recording, or the machine \
+             was busy with other work. Take the changes with that in mind, or record again.",
+            recorded * 1e3,
+            played * 1e3
+        )
+    })
+}
+
+/// A step of the program as it is, on so many ranks.
+fn plain(run: &Run, program: &Program, asked: &Asked, ranks: u32) -> Result<Played, String> {
+    with(run, program, asked, ranks, &Way::Plain)?
+        .ok_or_else(|| "a program that is not coded has nothing to play.".to_owned())
+}
+
+/// A step with its messages coded in a way, if it is known what that makes of them.
+fn with(
+    run: &Run,
+    program: &Program,
+    asked: &Asked,
+    ranks: u32,
+    way: &Way,
+) -> Result<Option<Played>, String> {
     let copies = ranks / program.ops.len() as u32;
-    let network = &asked.network;
     let steps = f64::from(program.steps.unwrap_or(1));
-    let with = |way: &Way| -> Result<Option<Played>, String> {
-        let Some(coded) = way.code(&program.messages, &run.measures, network) else {
-            return Ok(None);
-        };
-        let mut played = play(program, network, &coded, copies, asked.placement)?;
-        played.seconds /= steps;
-        played.bytes /= steps;
-        Ok(Some(played))
+    let Some(coded) = way.code(&program.messages, &run.measures, &asked.network) else {
+        return Ok(None);
     };
-    let plain = with(&Way::Plain)?.ok_or("a program that is not coded has nothing to play.")?;
+    let mut played = play(program, &asked.network, &coded, copies, asked.placement)?;
+    played.seconds /= steps;
+    played.bytes /= steps;
+    Ok(Some(played))
+}
+
+fn scale(run: &Run, program: &Program, asked: &Asked, ranks: u32) -> Result<Scale, String> {
+    let plain = plain(run, program, asked, ranks)?;
     let measured = Scheme::ALL.into_iter().map(Way::All);
     let given = asked.codecs.iter().copied().map(Way::Given);
     let mut ways = Vec::new();
     for way in measured.chain([Way::WhatPays]).chain(given) {
-        if let Some(played) = with(&way)? {
+        if let Some(played) = with(run, program, asked, ranks, &way)? {
             ways.push((way, played));
         }
     }

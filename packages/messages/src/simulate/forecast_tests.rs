@@ -166,6 +166,18 @@ fn a_step_is_found_and_played_on_more_ranks() {
 }
 
 #[test]
+fn a_step_that_is_played_far_from_the_recorded_one_is_said() {
+    let warned = |network| {
+        let run = run(4, 1 << 20, 1e9);
+        let told = told(&run, chain(4, 1 << 20, 20, 1_000_000), asked(network, &[8]));
+        told.notes.iter().any(|note| note.contains("is played as"))
+    };
+    assert!(warned("1000,100,50,100"), "a network of 10 MB/s");
+    assert_eq!(super::far(1.0, 1.4, 4), None);
+    assert!(super::far(1.4, 0.7, 4).unwrap().contains("a factor of 2.0"));
+}
+
+#[test]
 fn what_pays_is_recommended_in_words() {
     let run = run(2, 1000, 100e9);
     let forecast = told(&run, chain(2, 1000, 9, 2000), asked("1000,100,50,2", &[2]));

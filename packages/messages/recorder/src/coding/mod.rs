@@ -154,6 +154,7 @@ fn begin() {
     let fail = |why: &str| -> ! { end(mpi, &calls, why) };
     let Some((rank, size)) = mpi.place(mpi.abi.world()) else { fail("MPI names no rank.") };
     let plan = Plan::read(&text).unwrap_or_else(|why| fail(why));
+    plan.check_ranks(size).unwrap_or_else(|why| fail(&why));
     let limits = Limits { comms: 256, channels: 0, payloads: 0, events: 0 }.clamped();
     let words = Box::leak(vec![0_u64; limits.words()].into_boxed_slice());
     let who = Identity {
