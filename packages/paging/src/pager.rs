@@ -24,7 +24,7 @@ use crate::error::{PagingError, PagingErrorKind};
 use crate::stats::Counters;
 use crate::store::{ChunkStore, Kept};
 use crate::sys::{Access, EventFd, Fault, Mapping, Uffd, page_bytes};
-use crate::table::{Chunk, Table};
+use crate::table::{Chunk, Origin, Table};
 
 /// How long a load waits for evictions of other threads before it goes over the limit.
 const EVICTION: Duration = Duration::from_secs(10);
@@ -129,13 +129,13 @@ impl Pager {
         let writes = access == Access::Write;
         let mut old = None;
         let mut done = Ok(());
-        if let Chunk::Clean { kept, wire } = table.chunk(chunk) {
+        if let Chunk::Clean { origin, wire } = table.chunk(chunk) {
             if let Some((wire, page)) = wire.take() {
                 done = self.uffd.fill(self.address(offset + page_of(wire, len)), &page, !writes);
             }
             if writes {
                 done = done.and(self.uffd.protect(self.address(offset), len, false));
-                old = kept.take();
+                old = origin.take();
                 *table.chunk(chunk) = Chunk::Dirty;
             }
         }
@@ -234,13 +234,14 @@ impl Pager {
         };
         self.counters.loads.add(1);
         table.decider.loaded(chunk);
-        let kept = if let Chunk::Stored(kept) = source { Some(kept) } else { None };
+        let mut origin = Origin::of(source);
         let old = if writes {
             *table.chunk(chunk) = Chunk::Dirty;
-            kept
+            origin.take()
         } else {
-            *table.chunk(chunk) = Chunk::Clean { kept, wire };
-            None
+            let old = if self.costs_memory(&origin) { origin.take() } else { None };
+            *table.chunk(chunk) = Chunk::Clean { origin, wire };
+            old
         };
         self.settled.notify_all();
         if wanted {
@@ -253,6 +254,12 @@ impl Pager {
             self.store.forget(kept);
         }
         Ok(())
+    }
+
+    /// Whether the encoded bytes of a chunk that is in memory are to go: they are in main memory, and
+    /// the chunk can be encoded again without a change.
+    fn costs_memory(&self, origin: &Origin) -> bool {
+        matches!(origin, Origin::Kept(kept) if kept.is_in_memory()) && !self.coder.is_lossy()
     }
 
     fn read(&self, kept: &Kept, out: &mut [u8], buffer: &mut Vec<u8>) -> Result<(), PagingError> {
@@ -286,9 +293,12 @@ impl Pager {
         let old = table.replace(chunk, Chunk::Going { wanted: false });
         drop(table);
         let result = match old {
-            Chunk::Clean { kept, .. } => {
+            Chunk::Clean { origin: Origin::Dropped, wire } => {
+                self.complete(chunk, wire).and_then(|()| self.put_aside(chunk, scratch))
+            }
+            Chunk::Clean { mut origin, .. } => {
                 self.counters.dropped_clean.add(1);
-                Ok(kept)
+                Ok(origin.take())
             }
             _ => self.put_aside(chunk, scratch),
         };
@@ -311,7 +321,7 @@ impl Pager {
             Err(error) => {
                 self.counters.refusals.add(1);
                 table.last_refusal = error.to_string();
-                *table.chunk(chunk) = Chunk::Clean { kept: None, wire: None };
+                *table.chunk(chunk) = Chunk::Clean { origin: Origin::Dropped, wire: None };
                 table.decider.stays(chunk);
                 self.settled.notify_all();
                 self.settle(table, chunk, Access::Write);
@@ -324,6 +334,18 @@ impl Pager {
             self.lose(chunk, &error);
         }
         evicted
+    }
+
+    /// Fills the page that a chunk was left without, before all of it is read.
+    fn complete(&self, chunk: u32, wire: Option<(Wire, Box<[u8]>)>) -> Result<(), PagingError> {
+        let Some((wire, page)) = wire else { return Ok(()) };
+        let (offset, len) = self.place(chunk);
+        let filled = self.uffd.fill(self.address(offset + page_of(wire, len)), &page, true);
+        if let Err(error) = filled {
+            // Its bytes are nowhere else.
+            self.end_process(chunk, &format!("the kernel refuses to show a page: {error}"));
+        }
+        Ok(())
     }
 
     /// Encodes a chunk that is `Going` and stores it; `None`: it is all zeros.

@@ -21,6 +21,13 @@ pub(crate) struct Kept {
     checksum: u64,
 }
 
+impl Kept {
+    /// Whether it takes main memory.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        matches!(self.place, Place::Memory(_))
+    }
+}
+
 #[derive(Debug)]
 enum Place {
     Memory(Box<[u8]>),

@@ -3,6 +3,35 @@
 use crate::decide::{Decider, Wire};
 use crate::store::Kept;
 
+/// What a clean chunk is a copy of.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// Zeros.
+    Zeros,
+    /// Encoded bytes, to which it goes back.
+    Kept(Kept),
+    /// Encoded bytes in main memory that were given back when it came: it is encoded again.
+    Dropped,
+}
+
+impl Origin {
+    /// What a chunk is a copy of that was filled from this.
+    pub(crate) fn of(source: Chunk) -> Origin {
+        if let Chunk::Stored(kept) = source { Origin::Kept(kept) } else { Origin::Zeros }
+    }
+
+    /// Takes the encoded bytes away, if there are any: they are given back or stored again.
+    pub(crate) fn take(&mut self) -> Option<Kept> {
+        match std::mem::replace(self, Origin::Dropped) {
+            Origin::Kept(kept) => Some(kept),
+            origin => {
+                *self = origin;
+                None
+            }
+        }
+    }
+}
+
 /// A chunk, and what it owns.
 #[derive(Debug)]
 pub(crate) enum Chunk {
@@ -18,7 +47,7 @@ pub(crate) enum Chunk {
     /// In memory, write protected, as it was put aside (or zeros). Written: `Dirty`; evicted: back.
     Clean {
         /// What it is a copy of.
-        kept: Option<Kept>,
+        origin: Origin,
         /// The page that is missing, and its bytes.
         wire: Option<(Wire, Box<[u8]>)>,
     },

@@ -210,8 +210,9 @@ fn a_sweep_that_is_given_or_found_out_keeps_what_it_can() {
 }
 
 #[test]
-fn what_is_only_read_is_dropped_and_not_encoded_again() {
-    let Some(paged) = paged(32, &options(8)) else { return };
+fn what_is_only_read_is_dropped_and_not_encoded_again_where_its_copy_is_on_the_disk() {
+    let scratch = Scratch::new();
+    let Some(paged) = paged(32, &on_disk(8, faulty_disk(&scratch))) else { return };
     sweep(&paged, 0..1);
     for _ in 0..3 {
         assert!(words(&paged).iter().step_by(256).all(|word| word.load(Ordering::Relaxed) > 0));
@@ -224,6 +225,21 @@ fn what_is_only_read_is_dropped_and_not_encoded_again() {
     // Those that had stayed since they were written.
     assert!(stats.bytes_encoded - before <= 8 * CHUNK as u64, "{stats:?}");
     assert!(stats.dropped_clean > 20);
+}
+
+#[test]
+fn nothing_is_in_memory_twice() {
+    let (mut raw, room) = (options(8), 8 * CHUNK as u64);
+    raw.coding = Coding::Raw;
+    let Some(paged) = paged(32, &raw) else { return };
+    sweep(&paged, 0..1);
+    for _ in 0..3 {
+        assert!(words(&paged).iter().step_by(256).all(|word| word.load(Ordering::Relaxed) > 0));
+        let stats = paged.stats().unwrap();
+        // A chunk that comes or goes is counted in both places, for as many threads as there are.
+        let most = paged.len() as u64 - room + 4 * (CHUNK as u64 + 1024);
+        assert!(stats.stored_in_memory <= most, "{stats:?}");
+    }
 }
 
 #[test]

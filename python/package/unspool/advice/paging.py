@@ -108,6 +108,10 @@ def run_paging(options: argparse.Namespace) -> int:
         writes = reads + miss_seconds(best.saved, missed, best.encode, MEMORY)
         saved = memory_saved(best.saved, total, share * total)
         print(f"{share:8.0%} {saved:7.0%} {reads:10.2f} {writes:12.2f} {missed / disk:12.2f}")
+    print(
+        "\nsaved: what is in memory as it is, and the rest encoded. Two to three chunks (256 KiB to\n"
+        "2 MiB each) for every thread come on top."
+    )
     return 0
 
 
