@@ -189,6 +189,18 @@ def test_system_calls_work_on_what_is_pinned(tmp_path):
         pass
 
 
+def test_saving_what_the_kernel_may_not_read_says_to_pin_it(tmp_path):
+    array = paged(40 * CHUNK, np.uint8, user_mode_only=True)
+    array[:] = 1
+    with pytest.raises(unspool.errors.StorageError, match="in `with array"):
+        np.save(tmp_path / "a.npy", array)
+    with array.pinned(slice(0, CHUNK)) as part:
+        np.save(tmp_path / "b.npy", part)
+    assert (np.load(tmp_path / "b.npy") == 1).all()
+    np.save(tmp_path / "c.npy", np.array(array))
+    assert np.load(tmp_path / "c.npy").sum() == 40 * CHUNK
+
+
 def test_a_bound_holds_and_is_counted():
     plain = np.sin(np.linspace(0, 50, 200_000)).astype(np.float32)
     array = paged(plain.shape, np.float32, codec=unspool.Bound(abs=1e-3))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._unspool import PagedMemory
-from ..errors import ArrayError, OptionError, shown
+from ..errors import ArrayError, OptionError, StorageError, shown
 from ..stats import PagingStats
 
 __all__ = ["PagedArray", "checked", "name_of"]
@@ -75,6 +75,26 @@ class PagedArray(np.ndarray[Any, Any]):
             return array
         plain = np.asarray(array)
         return plain[()] if return_scalar else plain
+
+    def tofile(self, *args: Any, **options: Any) -> None:
+        """As of an ordinary array, and by `numpy.save`; where the kernel may not fault on this
+        memory, the error says what to do.
+
+        Raises:
+            StorageError: the kernel may not read what is not in memory: pin it, or copy it.
+            OSError: the file cannot be written.
+        """
+        try:
+            super().tofile(*args, **options)
+        except OSError as why:
+            memory = _memory(self)
+            if memory is None or memory.stats()["kernel_faults"]:
+                raise
+            raise StorageError(
+                f"{why}: the kernel may not read a part of a paged array that is not in memory. "
+                "Write it in parts, each in `with array.pinned(slice(a, b)) as part:`, or save a "
+                "copy: `numpy.array(array)`."
+            ) from why
 
     def __reduce__(self) -> Any:
         return np.asarray(self).__reduce__()

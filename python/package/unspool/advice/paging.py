@@ -101,16 +101,17 @@ def run_paging(options: argparse.Namespace) -> int:
         print(f"{one.name:10} {min(one.ratio, 1e3):8.2f} {speeds}")
     best = max(samples, key=lambda one: one.ratio)
     print(f"\nwith {best.name}; seconds that one sweep over all of it waits, at the most")
-    print("in memory  saved  read only  written too  from a disk")
+    print("in memory  saved  from memory  from a disk")
     for share in (1.0, 0.75, 0.5, 0.25):
         missed = (1 - share) * total
-        reads = miss_seconds(best.saved, missed, best.decode, MEMORY)
-        writes = reads + miss_seconds(best.saved, missed, best.encode, MEMORY)
+        # What makes room is encoded, whether it was written to or not.
+        waited = sum(
+            miss_seconds(best.saved, missed, codec, MEMORY) for codec in (best.decode, best.encode)
+        )
         saved = memory_saved(best.saved, total, share * total)
-        print(f"{share:8.0%} {saved:7.0%} {reads:10.2f} {writes:12.2f} {missed / disk:12.2f}")
+        print(f"{share:8.0%} {saved:7.0%} {waited:12.2f} {missed / disk:12.2f}")
     print(
-        "\nsaved: what is in memory as it is, and the rest encoded. Two to three chunks (256 KiB to\n"
-        "2 MiB each) for every thread come on top."
+        "\nsaved: the rest is encoded. Two to three chunks (256 KiB to 2 MiB) a thread come on top."
     )
     return 0
 
