@@ -256,8 +256,8 @@ impl Pager {
         Ok(())
     }
 
-    /// Whether the encoded bytes of a chunk that is in memory are to go: they are in main memory, and
-    /// the chunk can be encoded again without a change.
+    /// Whether the encoded bytes of a resident chunk are to go: they are in main memory, and the
+    /// chunk can be encoded again without a change.
     fn costs_memory(&self, origin: &Origin) -> bool {
         matches!(origin, Origin::Kept(kept) if kept.is_in_memory()) && !self.coder.is_lossy()
     }
