@@ -3,14 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use pyo3::buffer::PyBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Gpu;
 use unspool::{Head, Region, Spool};
 
 use crate::array::{Label, take};
 use crate::call::{head, restore_into};
+use crate::codecs::ByteBuffer;
 use crate::lend::{Block, DeviceBuffer, Items, arrange};
 use crate::regions::TargetArray;
 use crate::target::Target;
@@ -83,26 +85,26 @@ pub fn some<'py>(
     helper.call1((spool, version, names, region, wanted.to, wanted.device))
 }
 
-/// Parts of an array by its place in `version`, from a durable tier, if that has it.
+/// Fills a buffer with parts of an array by its place in `version`, from a durable tier; false
+/// where that does not have it.
 ///
 /// # Errors
 /// Those of the spool.
-pub fn parts<'py>(
-    py: Python<'py>,
+pub fn parts(
+    py: Python<'_>,
     spool: &Spool,
     version: i64,
     (index, parts): (usize, &[Range<u64>]),
-) -> PyResult<Option<Bound<'py, PyByteArray>>> {
+    into: PyBuffer<u8>,
+) -> PyResult<bool> {
     let durable = detached(py, Some(version), || spool.durable(version))?;
     if !durable {
-        return Ok(None);
+        return Ok(false);
     }
-    let bytes: u64 = parts.iter().map(|part| part.end.saturating_sub(part.start)).sum();
-    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let found = PyByteArray::new_with(py, len, |bytes| {
-        detached(py, Some(version), || spool.stored(version)?.read_region(index, parts, bytes))
-    });
-    found.map(Some)
+    let mut into = ByteBuffer::alone(into)?;
+    let bytes = into.get_mut();
+    detached(py, Some(version), || spool.stored(version)?.read_region(index, parts, bytes))?;
+    Ok(true)
 }
 
 /// A checkpoint in arrays that were made for it, not finished yet.

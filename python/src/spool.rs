@@ -9,10 +9,11 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;
 
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyIterator, PyList, PyTuple};
+use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 use unspool::{Codecs, ErrorKind, Settings, TierKind, Unflushed};
 
 use crate::codecs::UnseenNames;
@@ -342,19 +343,20 @@ impl Spool {
         detached(py, None, || self.spool().expect_bytes(bytes))
     }
 
-    /// Parts of the bytes of an array of `version`, one after the other, from a durable tier; None
-    /// where that does not have it. It is no restore.
-    #[pyo3(signature = (version, index, parts, /))]
+    /// Fills a buffer with parts of the bytes of an array of `version`, one after the other, from a
+    /// durable tier; false where that does not have it. It is no restore.
+    #[pyo3(signature = (version, index, parts, into, /))]
     #[pyo3(name = "_read_parts")]
-    fn read_parts<'py>(
+    fn read_parts(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         #[pyo3(from_py_with = version)] version: i64,
         index: usize,
         parts: Vec<(u64, u64)>,
-    ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
+        into: PyBuffer<u8>,
+    ) -> PyResult<bool> {
         let parts: Vec<Range<u64>> = parts.into_iter().map(|(start, end)| start..end).collect();
-        self.call(py, version, || load::parts(py, self.spool(), version, (index, &parts)))
+        self.call(py, version, || load::parts(py, self.spool(), version, (index, &parts), into))
     }
 
     /// The arrays of `version` by name, as arrays of NumPy; of a tree also the region

@@ -159,9 +159,9 @@ def finish(array: Any, to: str, device: int | None) -> Any:
     )
 
 
-def over(memory: bytearray, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """An array of NumPy over these bytes."""
-    return _library("numpy").frombuffer(memory, "uint8").view(dtype).reshape(shape)
+def memory(count: int) -> Any:
+    """So many bytes, whose content is unspecified."""
+    return _library("numpy").empty(count, "uint8")
 
 
 def converted(array: Any, dtype: str, to: str, device: int | None) -> Any:
@@ -170,12 +170,14 @@ def converted(array: Any, dtype: str, to: str, device: int | None) -> Any:
     Raises:
         MissingLibraryError, ArrayError: as `allocate`.
     """
-    numpy = _library("numpy")
+    dense = _library("numpy").require(array, requirements=["C", "A", "W"])
+    if to == "numpy":
+        return dense
     target = allocate(array.shape, dtype, to, device)
-    if to in ("numpy", "jax"):
-        target[...] = array
+    if to == "jax":
+        target[...] = dense
         return finish(target, to, device)
-    plain = numpy.array(array, order="C").reshape(-1).view("uint8")
+    plain = dense.reshape(-1).view("uint8")
     if plain.size and to == "torch":
         source = _library("torch").frombuffer(plain, dtype=target.dtype)
         target.reshape(-1).copy_(source)

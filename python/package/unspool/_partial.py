@@ -94,18 +94,19 @@ class _Source:
             region = ...
         box = _box(about.shape, region, f"load({self.version}, {name!r}, region={region!r})")
         axis = box.contiguous(dtype.itemsize)
-        read = self.spool._read_parts(self.version, index, box.parts(axis, dtype.itemsize))
-        if read is None:
-            found = self._held()[name][region]
+        shape = box.shape(axis)
+        into = _arrays.memory(math.prod(shape) * dtype.itemsize)
+        if self.spool._read_parts(self.version, index, box.parts(axis, dtype.itemsize), into):
+            found = into.view(dtype).reshape(shape)[box.within(axis)]
         else:
-            values = _arrays.over(read, dtype, box.shape(axis))
-            found = values[box.within(axis)]
+            found = self._held()[name][region]
         return _arrays.converted(found.reshape(found.shape), about.dtype, self.to, self.device)
 
     def _bytes(self, name: str) -> bytes:
         index, about = self.regions[name]
-        read = self.spool._read_parts(self.version, index, [(0, about.nbytes)])
-        return bytes(self._held()[name] if read is None else read)
+        into = _arrays.memory(about.nbytes)
+        there = self.spool._read_parts(self.version, index, [(0, about.nbytes)], into)
+        return bytes(into if there else self._held()[name])
 
     def _held(self) -> dict[str, Any]:
         """All of it, as memory has it: what is in no durable tier."""

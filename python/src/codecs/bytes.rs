@@ -32,6 +32,18 @@ impl ByteBuffer {
         Ok(target)
     }
 
+    /// A buffer to be written, by a call that takes no other.
+    ///
+    /// # Errors
+    /// `ValueError` when it is not dense, or read-only.
+    pub fn alone(buffer: PyBuffer<u8>) -> PyResult<ByteBuffer> {
+        let target = ByteBuffer::readable(buffer)?;
+        match target.0.readonly() {
+            true => Err(PyValueError::new_err("the target has to be writable")),
+            false => Ok(target),
+        }
+    }
+
     /// The bytes.
     pub fn get(&self) -> &[u8] {
         if self.0.item_count() == 0 {
@@ -43,12 +55,12 @@ impl ByteBuffer {
         unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast(), self.0.item_count()) }
     }
 
-    /// The bytes, of a buffer that was found [`writable`](Self::writable).
+    /// The bytes, of a buffer that [`writable`](Self::writable) or [`alone`](Self::alone) gave.
     pub fn get_mut(&mut self) -> &mut [u8] {
         if self.0.item_count() == 0 {
             return &mut [];
         }
-        // SAFETY: as above, and the other buffer of the call shares no memory with it.
+        // SAFETY: as above, and another buffer of the call shares no memory with it.
         unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), self.0.item_count()) }
     }
 

@@ -5,6 +5,7 @@ mod lone;
 mod named;
 mod spec;
 
+pub use bytes::ByteBuffer;
 pub use lone::register;
 pub use named::{UnseenNames, check};
 pub use spec::{codecs, made_by, spec};
