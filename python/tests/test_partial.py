@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import unspool
-from unspool import cli
+from unspool import _partial, cli
 from unspool.errors import CorruptCheckpointError, OptionError, UnknownVersionError
 
 SHAPE = (40, 30, 70)
@@ -114,6 +114,24 @@ def test_only_what_is_asked_for_is_read(tmp_path):
         assert np.array_equal(spool.load(1, region=np.s_[48:, 0]), u[48:, 0])
         with pytest.raises(CorruptCheckpointError, match="65536 bytes at 655360"):
             spool.load(1, region=np.s_[40])
+
+
+def test_runs_are_no_shorter_than_pieces_and_few():
+    """What is read of an array of 1 GiB: the runs, and how many bytes they have."""
+    shape = (64, 64, 1024, 64)
+    cases = [
+        (np.s_[:4], 1, 64 << 20),
+        (np.s_[:], 1, 1 << 30),
+        (np.s_[3, 5], 1, 1 << 18),
+        (np.s_[:, 5], 64, 64 << 18),
+        (np.s_[:, 5, 7], 64, 64 << 18),
+        (np.s_[2:4, :, :512], 128, 128 << 17),
+        (np.s_[..., 0], 1, 1 << 30),
+    ]
+    for index, count, total in cases:
+        box = _partial._box(shape, index, "load()")
+        parts = box.parts(box.contiguous(4), 4)
+        assert (len(parts), sum(end - start for start, end in parts)) == (count, total), index
 
 
 def test_a_look_is_no_restore(tmp_path):

@@ -127,16 +127,15 @@ class _Box:
         self.of, self.bounds, self.inner = shape, bounds, inner
 
     def contiguous(self, itemsize: int) -> int:
-        """The axis along which runs are read: what is before it is walked index by index, as long
-        as a run has a piece or more."""
-        axis, run = 0, math.prod(self.of) * itemsize
+        """The axis along which runs are read: what is before it is walked index by index. The last
+        one of which only some is wanted, as long as a run has a piece or more."""
+        axis = 0
         for here, (length, bound) in enumerate(zip(self.of, self.bounds, strict=True)):
-            run = run // max(length, 1) * len(bound)
-            if run < PIECE and axis < here:
+            run = len(bound) * math.prod(self.of[here + 1 :]) * itemsize
+            if run < PIECE:
                 break
-            axis = here
-            if len(bound) > 1 and run // len(bound) < PIECE:
-                break
+            if len(bound) < length:
+                axis = here
         return axis
 
     def parts(self, axis: int, itemsize: int) -> list[tuple[int, int]]:

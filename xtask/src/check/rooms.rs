@@ -26,7 +26,7 @@ const ROOMS: &[Room] = &[
     room("spool", &["engine/spool"], 15_080),
     room("restart", &["restart"], 8_620),
     room("adjoint", &["adjoint"], 6_320),
-    room("python, native", &["python/src"], 13_715),
+    room("python, native", &["python/src"], 13_730),
     room("python, package", &["python/package"], 35_440),
     room("c", &["c"], 4_690),
     room("messages", &["packages/messages"], 13_835),
