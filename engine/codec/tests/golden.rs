@@ -81,7 +81,7 @@ fn pieced() -> (Head, Vec<u8>) {
     let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt16, shape: vec![70_000] };
     let values = (0..70_000_u32).map(|i| (i.wrapping_mul(i) >> 11) as u16);
     let payload = values.flat_map(u16::to_le_bytes).collect();
-    (Head::layout(GOLDEN_VERSION, vec![spec]).unwrap().with_pieces(), payload)
+    (Head::layout(GOLDEN_VERSION, vec![spec]).expect("one array").with_pieces(), payload)
 }
 
 #[test]
