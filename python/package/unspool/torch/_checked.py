@@ -91,20 +91,23 @@ class Gradients:
 
     def numbers(self) -> dict[str, Any]:
         """Those of tensors that need a gradient, by name, in double precision."""
+        return {name: in_numpy(each) for name, each in self.named().items()}
+
+    def named(self) -> dict[str, Any]:
+        """Those of tensors that need a gradient, by name, as they are."""
         named = {
             f"init[{n}]": each
             for n, (grows, each) in enumerate(zip(self._grows, self.after, strict=False))
             if grows
         }
         named |= {f"params[{n}]": each for n, each in enumerate(self.sums)}
-        found = {name: in_numpy(each) for name, each in named.items() if each is not None}
+        found = {name: each for name, each in named.items() if each is not None}
         rows = list(self.rows())
         for n, leaf in enumerate(self._xs.leaves):
             if leaf.requires_grad and rows:
                 column = [None] * (len(leaf) - len(rows)) + [row[n] for row in rows]
                 zero = torch.zeros_like(leaf[0])
-                whole = torch.stack([zero if each is None else each for each in column])
-                found[f"xs[{n}]"] = in_numpy(whole)
+                found[f"xs[{n}]"] = torch.stack([zero if each is None else each for each in column])
         return found
 
 

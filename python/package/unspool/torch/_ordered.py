@@ -53,10 +53,12 @@ class TorchLoop(Loop):
         return Found(numbers, begun, {"carry": ended}, frozenset(), report, coded)
 
     def follow(self, learned: Learned) -> Seen:
-        """Both passes with bounds that are known."""
-        found = self.run(learned)
-        sizes = {name: self.order.norm(found.gradient[name]) for name in learned.errors}
-        return Seen(sizes, self.source, found.report, found.bytes)
+        """Both passes with bounds that are known, of which only norms are looked at."""
+        before = self.spool.stats().codec
+        self.gradients, found, report = self.back(learned)
+        named = found.named()
+        sizes = {name: self.order.norm(named[name].detach()) for name in learned.errors}
+        return Seen(sizes, self.source, report, encoded(before, self.spool.stats().codec))
 
     def copies(self) -> Any:
         """The gradients: all else is put back by each pass."""
