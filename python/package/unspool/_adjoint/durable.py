@@ -194,7 +194,8 @@ class Durable:
     def _save(self, to: Checkpointer, step: int, what: dict[str, Any], steps: int | None) -> None:
         to._tell()
         own = {"problem": self._problem, "steps": steps}
-        to._save(step, {**what, OWN: own}, self._stream)
+        # The working state says which library its arrays are of.
+        to._save(step, {**what, OWN: own}, self._stream, bare=True)
 
     def _remove(self) -> None:
         """Leaves nothing of a run that is done."""

@@ -254,9 +254,9 @@ class Checkpointer:
         self._tell()
         self._save(step, what, None)
 
-    def _save(self, step: int, what: Mapping[str, Any], stream: Any) -> None:
-        """Saves what is named, arrays on a stream as `Spool.save` takes it."""
-        sorted_ = sort(self._with_state(what))
+    def _save(self, step: int, what: Mapping[str, Any], stream: Any, *, bare: bool = False) -> None:
+        """Saves what is named, arrays on a stream as `Spool.save` takes it; `bare` as of `sort`."""
+        sorted_ = sort(self._with_state(what), bare=bare)
         score = score_of(self._keep, sorted_.values)
         self._core.begin(_step(step), sorted_.text)
         if score is not None:

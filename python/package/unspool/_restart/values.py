@@ -37,8 +37,8 @@ def is_owner(value: Any) -> bool:
     return not isinstance(value, type) and all(callable(getattr(value, one, None)) for one in names)
 
 
-def sort(given: Mapping[str, Any]) -> Saved:
-    """Tells arguments apart.
+def sort(given: Mapping[str, Any], *, bare: bool = False) -> Saved:
+    """Tells arguments apart; `bare` if arrays are not to say which library they are of.
 
     Raises:
         ArrayError: the state of a random number generator cannot be read, or a value holds itself
@@ -56,7 +56,8 @@ def sort(given: Mapping[str, Any]) -> Saved:
             values[name] = _of_numpy(value)
         else:
             arrays[name] = value
-    return Saved(described(arrays), values, text_of({"values": values, "random": states}))
+    text = text_of({"values": values, "random": states})
+    return Saved(arrays if bare else described(arrays), values, text)
 
 
 def read(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
