@@ -22,7 +22,7 @@ const ROOMS: &[Room] = &[
     room("codec", &["engine/codec"], 8_840),
     room("cuda", &["engine/cuda"], 9_330),
     room("gpu_codec", &["engine/gpu_codec"], 11_450),
-    room("tiers", &["engine/tiers"], 7_585),
+    room("tiers", &["engine/tiers"], 7_600),
     room("spool", &["engine/spool"], 15_080),
     room("restart", &["restart"], 8_620),
     room("adjoint", &["adjoint"], 6_320),

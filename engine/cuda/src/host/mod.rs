@@ -230,6 +230,11 @@ impl PinnedArena {
         self.prepared.aim_for(upto);
     }
 
+    /// No bytes from `end` on will be used, as far as is known: none are prepared ahead of use.
+    pub fn want(&self, end: u64) {
+        self.prepared.want(end);
+    }
+
     /// Takes the memory of the first `end` bytes, which are about to be written.
     ///
     /// # Errors

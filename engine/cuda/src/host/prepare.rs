@@ -70,6 +70,8 @@ pub(super) struct Prepared {
     pub(super) chunks: Chunks,
     /// The bytes from the start of the mapping that the arena has.
     capacity: u64,
+    /// The bytes from the start that will be used at all, as far as is known.
+    wanted: AtomicU64,
     pub(super) progress: Arc<Progress>,
     registrar: Box<dyn Registrar>,
     pub(super) turns: Turns,
@@ -87,6 +89,7 @@ impl Prepared {
             mapping,
             chunks,
             capacity: 0,
+            wanted: AtomicU64::new(u64::MAX),
             progress: Arc::new(Progress::new()),
             registrar,
             turns: Turns::none(),
@@ -103,6 +106,7 @@ impl Prepared {
         // A last piece that is touched in part counts as not touched.
         self.next_piece = AtomicU64::new(self.progress.touched() / PIECE);
         self.growth = Growth::default();
+        self.wanted = AtomicU64::new(u64::MAX);
         (self.capacity, self.turns, self.pace) = (capacity, turns, pace);
     }
 
@@ -114,10 +118,16 @@ impl Prepared {
     /// The bytes below `end` are used: as many again are prepared, so that a use which goes on
     /// finds them ready, and no more, so that memory which nobody uses is not taken.
     pub(super) fn used_up_to(&self, end: u64) {
-        let end = end.saturating_mul(2).min(self.capacity);
+        let ahead = end.saturating_mul(2).min(self.wanted.load(Ordering::Relaxed));
+        let end = end.max(ahead).min(self.capacity);
         if end > self.progress.goal() {
             self.aim_for(end);
         }
+    }
+
+    /// No bytes from `end` on will be used, as far as is known: none are prepared ahead of use.
+    pub(super) fn want(&self, end: u64) {
+        self.wanted.store(end, Ordering::Relaxed);
     }
 
     /// Prepares the bytes below `end`, and the rest of the chunk of the last one.

@@ -181,6 +181,25 @@ fn as_much_again_is_prepared_as_is_used() {
 }
 
 #[test]
+fn nothing_is_prepared_ahead_of_use_beyond_what_is_wanted() {
+    let fake = Fake::new(usize::MAX);
+    let arena = arena(4 * FIRST, &fake, Turns::none(), Pace::Unpaced);
+    let thread = arena.start(2).unwrap();
+    arena.want(2 * FIRST);
+    // As far as is wanted, and then as far as is used.
+    for (used, ready) in [(FIRST + MIB, 2 * FIRST), (2 * FIRST + MIB, 2 * FIRST + MIB)] {
+        arena.used_up_to(used);
+        wait_registered(&arena, ready).unwrap();
+        std::thread::sleep(20 * Duration::from_millis(1));
+        let chunk = 8 * MIB;
+        assert!(arena.progress.registered() <= ready + chunk);
+        assert!(arena.progress.touched() <= ready + chunk);
+    }
+    arena.progress.stop();
+    thread.join();
+}
+
+#[test]
 fn an_arena_is_prepared_to_its_end_when_all_of_it_is_used() {
     let fake = Fake::new(usize::MAX);
     let arena = arena(FIRST + 3 * MIB, &fake, Turns::none(), Pace::Unpaced);

@@ -44,6 +44,9 @@ impl Shared {
         for (tier, arena) in self.arenas() {
             let (had, has) = (state.driver.core().capacity(tier), arena.capacity());
             let wanted = self.wanted(state, arena);
+            if wanted < arena.reserved() {
+                arena.want(wanted);
+            }
             let may_grow = has < wanted && arena.may_grow();
             let capacity = if may_grow { wanted } else { has.min(wanted) };
             if may_grow {

@@ -205,6 +205,14 @@ impl Arena {
         }
     }
 
+    /// Says that no more than the first `bytes` will be used, as far as is known: pinned memory
+    /// after them is not made ready ahead of use.
+    pub fn want(&self, bytes: u64) {
+        if let Some(memory) = self.memory() {
+            memory.want(bytes);
+        }
+    }
+
     /// Says that the first `bytes` will be used: pinned memory is made ready for it in the
     /// background. Returns at once.
     pub fn expect(&self, bytes: u64) {

@@ -121,6 +121,13 @@ impl ArenaMemory {
         }
     }
 
+    /// Pinned memory from byte `end` on is not made ready ahead of use.
+    pub(crate) fn want(&self, end: u64) {
+        if let ArenaMemory::Pinned(arena, _) = self {
+            arena.want(end);
+        }
+    }
+
     /// Pinned memory is made ready up to byte `upto` in the background.
     pub(crate) fn expect(&self, upto: u64) {
         if let ArenaMemory::Pinned(arena, _) = self {
