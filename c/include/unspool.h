@@ -420,8 +420,8 @@ int unspool_checkpointer_notes(const struct unspool_checkpointer *checkpointer,
 void unspool_checkpointer_stop(const struct unspool_checkpointer *checkpointer);
 
 // Whether the run is to stop (1 or 0), as it was asked to, or its limit was reached, on any rank.
-// The last `unspool_checkpointer_due` or `unspool_checkpointer_save` has found out; a program
-// without ranks is told here too, unless it has asked for a step that was not due.
+// This is what the last `unspool_checkpointer_due` or `unspool_checkpointer_save` found. With one
+// rank the call also looks itself, unless the last step that was asked for was not due.
 int unspool_checkpointer_stopping(const struct unspool_checkpointer *checkpointer);
 
 // Waits until everything that was saved is durable on this rank, at most `timeout` seconds; 0

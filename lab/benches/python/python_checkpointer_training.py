@@ -2,12 +2,12 @@
 
     python lab/benches/python/python_checkpointer_training.py [--gib 2] [--saves 10] [--dir PATH]
 
-A model and its AdamW of so many GiB together, on the CPU. Each method runs in a process of its own,
-which changes the parameters, saves, and waits until the checkpoint is durable before the next save;
-every file is synced. Another process restores the last one, whose pages were dropped from the cache
-of the system before. `blocked` is the time until the state may change, of the first, the second and
-the last save; `durable` is the median time until the file is synced. The peak is that of resident
-memory above the state. Needs PyTorch; safetensors where it is installed.
+A model and its AdamW state on the CPU; `--gib` is the size of both together. Each method runs in a
+process of its own, which changes the parameters, saves, and waits until the checkpoint is durable
+before the next save; every file is synced. Another process restores the last one, whose pages were
+dropped from the cache of the system before. `blocked` is the time until the state may change, of
+the first, the second and the last save; `durable` is the median time until the file is synced. The
+peak is that of resident memory above the state. Needs PyTorch; safetensors where it is installed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class TorchSave:
         self.job, self.folder = job, folder
 
     def save(self, step: int) -> Wait:
-        """Saves; what comes back waits until the checkpoint is durable."""
+        """Saves, and returns a function that waits until the checkpoint is durable."""
         path = self.folder / f"{step}.pt"
         torch.save(self.job.state(), path)
         synced(path)
@@ -106,7 +106,7 @@ class Safetensors(TorchSave):
     """`safetensors.torch.save_file`: tensors alone."""
 
     def save(self, step: int) -> Wait:
-        """Saves; what comes back waits until the checkpoint is durable."""
+        """Saves, and returns a function that waits until the checkpoint is durable."""
         from safetensors.torch import save_file
 
         path = self.folder / f"{step}.safetensors"
@@ -129,7 +129,7 @@ class DcpAsync(TorchSave):
     """`torch.distributed.checkpoint.async_save`."""
 
     def save(self, step: int) -> Wait:
-        """Saves; what comes back waits until the checkpoint is durable."""
+        """Saves, and returns a function that waits until the checkpoint is durable."""
         shutil.rmtree(self.folder / str(step - 2), ignore_errors=True)
         future = dcp.async_save(self.job.state(), checkpoint_id=self.folder / str(step))
         return future.result
@@ -151,7 +151,7 @@ class Ours(TorchSave):
         )
 
     def save(self, step: int) -> Wait:
-        """Saves; what comes back waits until the checkpoint is durable."""
+        """Saves, and returns a function that waits until the checkpoint is durable."""
         self.checkpoints.save(step)
         return self.checkpoints.flush
 

@@ -26,13 +26,13 @@ class Parts(NamedTuple):
     """An object taken apart.
 
     Attributes:
-        library: one of `LIBRARIES`.
+        origin: one of `LIBRARIES`.
         word: its class, or what else `made` needs.
         tree: its arrays and values.
         since: the format of a tree that has one.
     """
 
-    library: str
+    origin: str
     word: str
     tree: Any
     since: int

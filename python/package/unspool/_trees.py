@@ -79,6 +79,11 @@ def flatten(tree: Any) -> tuple[list[tuple[str, Any]], bytes | None]:
         values = tree.values()
         if not any(is_tree(value) for value in values) and REGION not in tree:
             return _named(tree), None
+    return _spelled_out(tree)
+
+
+def _spelled_out(tree: Any) -> tuple[list[tuple[str, Any]], bytes]:
+    """The arrays of a tree by name, and its text."""
     writer = _Writer()
     spelled = writer.spell(tree, ())
     return _named(writer.arrays), text_of({"unspool": writer.format, "tree": spelled}).encode()
@@ -92,10 +97,8 @@ def described(tree: dict[str, Any]) -> dict[str, Any] | Apart:
     """
     if all(is_tree(value) or library_of(type(value)) == "numpy" for value in tree.values()):
         return tree
-    writer = _Writer()
-    spelled = writer.spell(tree, ())
-    text = text_of({"unspool": writer.format, "tree": spelled}).encode()
-    return Apart(dict(_named(writer.arrays)), text)
+    arrays, text = _spelled_out(tree)
+    return Apart(dict(arrays), text)
 
 
 def text_of(content: Any) -> str:
@@ -240,7 +243,7 @@ class _Writer:
         except ArrayError as why:
             raise ArrayError(f"{_place(way)}{why}.") from None
         self.format = max(self.format, parts.since)
-        return {parts.library: parts.word, "of": self.spell(parts.tree, way)}
+        return {parts.origin: parts.word, "of": self.spell(parts.tree, way)}
 
     def _container(self, kind: Kind, value: Any, way: tuple[object, ...]) -> dict[str, Any]:
         spelled: dict[str, Any]

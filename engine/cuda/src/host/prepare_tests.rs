@@ -162,6 +162,16 @@ fn links_that_stay_busy_delay_a_pace_that_wants_them_idle() {
     thread.join();
 }
 
+/// Uses the bytes below `used`: those below `ready` are prepared, and no more than a chunk beyond.
+fn assert_prepared(arena: &Prepared, used: u64, ready: u64) {
+    arena.used_up_to(used);
+    wait_registered(arena, ready).unwrap();
+    std::thread::sleep(20 * Duration::from_millis(1));
+    let chunk = 8 * MIB;
+    assert!(arena.progress.registered() <= ready + chunk);
+    assert!(arena.progress.touched() <= ready + chunk);
+}
+
 #[test]
 fn as_much_again_is_prepared_as_is_used() {
     let fake = Fake::new(usize::MAX);
@@ -169,12 +179,7 @@ fn as_much_again_is_prepared_as_is_used() {
     let thread = arena.start(2).unwrap();
     wait_registered(&arena, FIRST).unwrap();
     for (used, ready) in [(FIRST / 4, FIRST), (FIRST / 2 + MIB, FIRST + 2 * MIB)] {
-        arena.used_up_to(used);
-        wait_registered(&arena, ready).unwrap();
-        std::thread::sleep(20 * Duration::from_millis(1));
-        let chunk = 8 * MIB;
-        assert!(arena.progress.registered() <= ready + chunk);
-        assert!(arena.progress.touched() <= ready + chunk);
+        assert_prepared(&arena, used, ready);
     }
     arena.progress.stop();
     thread.join();
@@ -188,12 +193,7 @@ fn nothing_is_prepared_ahead_of_use_beyond_what_is_wanted() {
     arena.want(2 * FIRST);
     // As far as is wanted, and then as far as is used.
     for (used, ready) in [(FIRST + MIB, 2 * FIRST), (2 * FIRST + MIB, 2 * FIRST + MIB)] {
-        arena.used_up_to(used);
-        wait_registered(&arena, ready).unwrap();
-        std::thread::sleep(20 * Duration::from_millis(1));
-        let chunk = 8 * MIB;
-        assert!(arena.progress.registered() <= ready + chunk);
-        assert!(arena.progress.touched() <= ready + chunk);
+        assert_prepared(&arena, used, ready);
     }
     arena.progress.stop();
     thread.join();
