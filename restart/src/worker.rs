@@ -60,10 +60,12 @@ pub trait Jobs: Send + Sync + Sized + 'static {
 }
 
 /// A thread, for its owner. Dropped, it is given up.
-pub struct Worker<J: Jobs>(Arc<Shared<J>>);
+pub struct Worker<J: Jobs> {
+    jobs: Arc<J>,
+    shared: Arc<Shared<J>>,
+}
 
 struct Shared<J: Jobs> {
-    jobs: J,
     timeout: Duration,
     book: Mutex<Book<J>>,
     changed: Condvar,
@@ -89,6 +91,8 @@ enum Phase {
     Ending,
     /// The same, and nobody waits for the job that it is at.
     GivenUp,
+    /// It does nothing more, and lets go of what its jobs hold.
+    Leaving,
     Ended,
 }
 
@@ -100,31 +104,31 @@ impl<J: Jobs> Worker<J> {
     pub fn start(jobs: J, own: J::Own, timeout: Duration) -> Result<Worker<J>, Error> {
         let book = Book { own, at: None, failure: None, ended: 0, phase: Phase::Open };
         let (book, changed) = (Mutex::new(book), Condvar::new());
-        let shared = Arc::new(Shared { jobs, timeout, book, changed });
-        let thread = Worker(Arc::clone(&shared));
+        let (jobs, shared) = (Arc::new(jobs), Arc::new(Shared { timeout, book, changed }));
+        let thread = Worker { jobs: Arc::clone(&jobs), shared: Arc::clone(&shared) };
         spawn(J::THREAD, move || thread.work())?;
-        Ok(Worker(shared))
+        Ok(Worker { jobs, shared })
     }
 
     /// What the thread does.
     pub fn jobs(&self) -> &J {
-        &self.0.jobs
+        &self.jobs
     }
 
     /// The longest wait that has no time of its own.
     pub fn timeout(&self) -> Duration {
-        self.0.timeout
+        self.shared.timeout
     }
 
     /// What is written down, to be read.
     pub fn book(&self) -> MutexGuard<'_, Book<J>> {
-        lock(&self.0.book)
+        lock(&self.shared.book)
     }
 
     /// Changes what is written down, and has everybody look at it.
     pub fn change<T>(&self, how: impl FnOnce(&mut Book<J>) -> T) -> T {
         let changed = how(&mut self.book());
-        self.0.changed.notify_all();
+        self.shared.changed.notify_all();
         changed
     }
 
@@ -143,7 +147,7 @@ impl<J: Jobs> Worker<J> {
         what: &str,
         done: impl Fn(&Book<J>) -> bool,
     ) -> Result<(), Error> {
-        let timeout = wait.timeout.unwrap_or(self.0.timeout);
+        let timeout = wait.timeout.unwrap_or(self.shared.timeout);
         let mut book = self.book();
         let (mut ended, mut since) = (book.ended, Instant::now());
         while !done(&book) {
@@ -152,10 +156,10 @@ impl<J: Jobs> Worker<J> {
             }
             let left = timeout.saturating_sub(since.elapsed());
             if left.is_zero() {
-                let message = self.0.jobs.late(what, &book, timeout.as_secs_f64());
+                let message = self.jobs.late(what, &book, timeout.as_secs_f64());
                 return Err(Error::new(ErrorKind::Timeout, message));
             }
-            let waited = self.0.changed.wait_timeout(book, left.min(POLL));
+            let waited = self.shared.changed.wait_timeout(book, left.min(POLL));
             drop(waited.unwrap_or_else(PoisonError::into_inner).0);
             // Code of the caller: without the lock.
             if (wait.interrupted)() {
@@ -186,9 +190,9 @@ impl<J: Jobs> Worker<J> {
 
     /// Drops what waits, and has the thread end. Nobody waits for the job that it is at.
     pub fn give_up(&self) {
-        self.0.jobs.stop();
+        self.jobs.stop();
         self.change(|book| {
-            self.0.jobs.forget(&mut book.own);
+            self.jobs.forget(&mut book.own);
             if book.phase != Phase::Ended {
                 book.phase = Phase::GivenUp;
             }
@@ -200,28 +204,33 @@ impl<J: Jobs> Worker<J> {
         self.book().phase == Phase::GivenUp
     }
 
-    fn work(&self) {
+    fn work(self) {
         while let Some(mut job) = self.next() {
-            let run = || self.0.jobs.run(&mut job, self);
+            let run = || self.jobs.run(&mut job, &self);
             let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
                 let message = format!("A mistake in Unspool, at {}: report it.", J::about(&job));
                 Err(Error::new(ErrorKind::Io, message))
             });
-            self.0.jobs.done(job, outcome, self);
+            self.jobs.done(job, outcome, &self);
         }
-        self.change(|book| book.phase = Phase::Ended);
+        // Who has waited for the end may open at once what the jobs held, such as a folder.
+        let shared = Arc::clone(&self.shared);
+        lock(&shared.book).phase = Phase::Leaving;
+        drop(self);
+        lock(&shared.book).phase = Phase::Ended;
+        shared.changed.notify_all();
     }
 
     fn next(&self) -> Option<J::Job> {
         let mut book = self.book();
         (book.at, book.ended) = (None, book.ended + 1);
-        self.0.changed.notify_all();
+        self.shared.changed.notify_all();
         loop {
-            book.at = self.0.jobs.next(&mut book.own);
+            book.at = self.jobs.next(&mut book.own);
             if book.at.is_some() || book.phase != Phase::Open {
                 return book.at.clone();
             }
-            book = self.0.changed.wait(book).unwrap_or_else(PoisonError::into_inner);
+            book = self.shared.changed.wait(book).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -229,7 +238,7 @@ impl<J: Jobs> Worker<J> {
 impl<J: Jobs> Drop for Worker<J> {
     fn drop(&mut self) {
         // The thread drops its own one, too.
-        if !self.has_ended() {
+        if !matches!(self.book().phase, Phase::Leaving | Phase::Ended) {
             self.give_up();
         }
     }

@@ -160,16 +160,27 @@ fn who_gives_up_waits_for_nothing_and_what_waits_is_dropped() {
 fn a_worker_that_is_dropped_is_given_up_and_leaves_nothing() {
     let worker = worker(&[HOLDS, 1]);
     held(&worker);
-    let shared = Arc::clone(&worker.0);
+    let jobs = Arc::clone(&worker.jobs);
+    let shared = Arc::clone(&worker.shared);
     drop(worker);
-    assert_eq!(shared.jobs.stops.load(Ordering::Relaxed), 1);
-    *shared.jobs.held.lock().unwrap() = false;
-    shared.jobs.let_go.notify_all();
+    assert_eq!(jobs.stops.load(Ordering::Relaxed), 1);
+    *jobs.held.lock().unwrap() = false;
+    jobs.let_go.notify_all();
     let begun = Instant::now();
     while Arc::strong_count(&shared) > 1 {
         assert!(begun.elapsed() < Duration::from_secs(20), "the thread has not ended");
         std::thread::yield_now();
     }
     assert_eq!(shared.book.lock().unwrap().own.done, [HOLDS]);
-    assert_eq!(shared.jobs.stops.load(Ordering::Relaxed), 1, "it is given up once");
+    assert_eq!(jobs.stops.load(Ordering::Relaxed), 1, "it is given up once");
+}
+
+#[test]
+fn a_thread_that_has_ended_holds_nothing_of_its_jobs() {
+    // Each of them might be seen between the two.
+    for _ in 0..200 {
+        let worker = worker(&[1]);
+        worker.end(&Wait::default()).unwrap();
+        assert_eq!(Arc::strong_count(&worker.jobs), 1);
+    }
 }
