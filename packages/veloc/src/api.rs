@@ -94,7 +94,7 @@ unsafe fn protect(
     name: Option<*const c_char>,
 ) -> c_int {
     with_client(call, |client| {
-        let region = Protected { address: ptr as usize, bytes: bytes(count, size)? };
+        let region = Protected { address: ptr as usize, bytes: bytes(count, size)?, item: size };
         if ptr.is_null() && region.bytes > 0 {
             return Err(format!("The pointer of region {id} is null."));
         }

@@ -13,9 +13,6 @@ use crate::names;
 use crate::order::{Age, Order, oldest_kept};
 use crate::parts::{Job, Kept, Parts, text};
 
-/// The most checkpoints that are on their way.
-const MOST_WAITING: usize = 16;
-
 /// The thread, and what it shares with the calls.
 pub(crate) struct Background(Worker<Parts>);
 
@@ -55,7 +52,7 @@ impl Background {
         kept
     }
 
-    /// Takes a checkpoint, after [`wait_for_room`](Self::wait_for_room).
+    /// Takes a checkpoint, whose save has waited for room in memory.
     pub(crate) fn add(&self, mut job: Job) {
         self.0.change(|Book { own, .. }| {
             job.run = own.order.save(job.step);
@@ -87,11 +84,6 @@ impl Background {
             own.kept.remove(&step)
         });
         kept.map_or(Ok(()), |kept| self.parts().remove(step, &kept.content))
-    }
-
-    /// Waits until one more can be taken.
-    pub(crate) fn wait_for_room(&self) -> Result<(), String> {
-        self.wait_until(|book| book.own.waiting.len() < MOST_WAITING)
     }
 
     /// Whether nothing is on its way.

@@ -5,11 +5,11 @@ use std::ffi::c_int;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use unspool::{ErrorKind, RestoreTicket, TierKind, Unflushed, Wait};
+use unspool::{ErrorKind, RestoreTicket, Then, TierKind, Unflushed, Use, Wait};
 use unspool_restart::{Call, Exchanges, Part, Ranks, Run, agreement};
 
 use crate::background::Background;
-use crate::config::{Config, Mode, Persist};
+use crate::config::{Config, Mode, Persist, Read};
 use crate::console::Console;
 use crate::memory;
 use crate::names::{self, Content};
@@ -173,7 +173,6 @@ impl Client {
             self.console.say(&why);
         }
         let persist = self.is_to_persist(step)?;
-        self.background.wait_for_room()?;
         // What had this version gives way.
         self.background.remove(step)?;
         let (name, begun) = (name.to_owned(), Instant::now());
@@ -229,7 +228,7 @@ impl Client {
         }
         let spool = &self.background.parts().spool;
         // SAFETY: the caller's duty.
-        unsafe { memory::save(spool, open.step, &regions, timeout) }.map_err(text)?;
+        unsafe { memory::save((spool, self.config.lossless), open.step, &regions, timeout) }.map_err(text)?;
         open.saved = true;
         Ok(())
     }
@@ -485,7 +484,12 @@ impl Client {
             }
         };
         self.background.pin(None);
-        restart.ticket.map_or(Ok(()), |ticket| ticket.finish().map_err(text))
+        let Some(ticket) = restart.ticket else { return Ok(()) };
+        ticket.finish().map_err(text)?;
+        match self.config.read {
+            Read::Stays => Ok(()),
+            Read::Goes => self.background.remove(restart.step),
+        }
     }
 
     /// All of it in one call.
@@ -508,7 +512,12 @@ impl Client {
             self.parts().spool.hold_prefetch().map_err(text)?;
             self.prefetch = Prefetch::Held;
         }
-        self.parts().spool.expect([step as i64]).map_err(text)
+        let then = match self.config.read {
+            Read::Stays => Then::Stays,
+            Read::Goes => Then::Ends,
+        };
+        let used = Use { version: step as i64, then };
+        self.parts().spool.expect_uses([used]).map_err(text)
     }
 
     pub(crate) fn prefetch_start(&mut self) -> Result<(), String> {

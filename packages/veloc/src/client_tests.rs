@@ -34,7 +34,8 @@ impl Bench {
         fs::write(&config, text).unwrap();
         let mut client = open::single(3, config.to_str().unwrap()).unwrap();
         let address = self.values.as_mut_ptr() as usize;
-        client.regions.protect(1, Protected { address, bytes: self.values.len() as u64 }, None);
+        let region = Protected { address, bytes: self.values.len() as u64, item: 8 };
+        client.regions.protect(1, region, None);
         client
     }
 
@@ -258,5 +259,32 @@ fn what_a_client_with_a_longer_number_has_is_not_taken_for_ones_own() {
     fs::remove_dir_all(bench.folder.path().join("scratch")).unwrap();
     let mut client = bench.client("host_memory = 1MiB");
     assert_eq!(client.restart_test("h", 0), Ok(None));
+    client.finalize().unwrap();
+}
+
+/// What a program that reads its history back once sets.
+const HISTORY: &str = "host_memory = 1MiB\ndurable = false\ndiscard = true\ncodec = lossless";
+
+#[test]
+fn a_history_that_goes_as_it_is_read_leaves_nothing_and_touches_no_durable_checkpoint() {
+    let mut bench = Bench::new();
+    let mut client = bench.client("persistent_interval = -1");
+    bench.save(&mut client, 7);
+    client.finalize().unwrap();
+    let mut client = bench.client(HISTORY);
+    (0..40).rev().for_each(|version| client.prefetch_enqueue("h", version).unwrap());
+    (0..40).for_each(|version| bench.save(&mut client, version));
+    client.checkpoint_wait().unwrap();
+    assert_eq!(client.restart_test("h", 0).unwrap(), Some(39));
+    assert!((0..40).rev().all(|version| bench.load(&mut client, version)));
+    assert_eq!(client.restart_test("h", 0).unwrap(), None, "each of them was read");
+    let stats = client.stats();
+    assert!(stats.application.saved_bytes < 40 * BYTES as u64 / 2, "{stats:?}");
+    client.finalize().unwrap();
+    let persistent = fs::read_dir(bench.folder.path().join("persistent"));
+    assert_eq!(persistent.map_or(0, Iterator::count), 0);
+    let mut client = bench.client("");
+    assert_eq!(client.restart_test("h", 0).unwrap(), Some(7));
+    assert!(bench.load(&mut client, 7));
     client.finalize().unwrap();
 }

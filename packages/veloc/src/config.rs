@@ -56,6 +56,15 @@ pub enum Tier {
     Bytes(u64),
 }
 
+/// What becomes of a checkpoint that a restart has read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Read {
+    /// It stays until newer ones take its place.
+    Stays,
+    /// It is removed from scratch.
+    Goes,
+}
+
 /// What a configuration file says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -71,6 +80,13 @@ pub struct Config {
     pub scratch_versions: usize,
     /// Which checkpoints are copied to persistent.
     pub persist: Persist,
+    /// Whether checkpoints outlive the process. Else scratch is where those go that memory has no
+    /// room for.
+    pub durable: bool,
+    /// What becomes of a checkpoint that a restart has read.
+    pub read: Read,
+    /// Whether regions are compressed without loss.
+    pub lossless: bool,
     /// Whether checksums of what comes back are compared.
     pub chksum: bool,
     /// Where lines about what went wrong go besides standard error.
@@ -111,13 +127,17 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<Config, String> {
         format!("{name}:{line}: this is not text in UTF-8. Write lines such as `mode = async`.")
     })?;
     let entries = Entries { name, by_key: entries(name, text)? };
+    let durable = entries.value("durable", "true", truth)?.unwrap_or(true);
     Ok(Config {
         scratch: PathBuf::from(entries.required("scratch", "/local/scratch")?.value),
         persistent: entries.required("persistent", "/lustre/project/checkpoints")?.value.to_owned(),
         mode: entries.taken("mode", entries.required("mode", "async")?, "async", mode)?,
         max_versions: entries.value("max_versions", "2", count)?.unwrap_or(0),
         scratch_versions: entries.value("scratch_versions", "2", count)?.unwrap_or(0),
-        persist: entries.value("persistent_interval", "600", persist)?.unwrap_or(Persist::All),
+        persist: entries.persist(durable)?,
+        durable,
+        read: entries.value("discard", "false", read)?.unwrap_or(Read::Stays),
+        lossless: entries.value("codec", "lossless", codec)?.unwrap_or(false),
         chksum: entries.value("chksum", "true", truth)?.unwrap_or(true),
         log_prefix: entries.value("log_prefix", "/tmp/veloc", |text| Ok(PathBuf::from(text)))?,
         device: entries.tier("device_memory", "gpu_cache_size")?.unwrap_or(Tier::None),
@@ -217,6 +237,20 @@ impl<'a> Entries<'a> {
         Ok(found.or(self.value(of_score, "4", gibibytes)?))
     }
 
+    /// Which checkpoints are copied to persistent: of those that do not outlive the process, none.
+    fn persist(&self, durable: bool) -> Result<Persist, String> {
+        let found = self.value("persistent_interval", "600", persist)?;
+        match (durable, found, self.by_key.get("persistent_interval")) {
+            (false, Some(Persist::All | Persist::Every(_)), Some(entry)) => Err(format!(
+                "{}:{}: `persistent_interval` copies checkpoints, and with `durable = false` none \
+                 outlives the process. Leave one of both.",
+                self.name, entry.line
+            )),
+            (false, ..) => Ok(Persist::Never),
+            (true, ..) => Ok(found.unwrap_or(Persist::All)),
+        }
+    }
+
     /// Sentences about keys that have no effect.
     fn notes(&self) -> Vec<String> {
         let set = WITHOUT_EFFECT.iter().filter_map(|(key, why)| {
@@ -262,6 +296,20 @@ fn truth(text: &str) -> Result<bool, String> {
         "true" | "yes" | "on" | "1" => Ok(true),
         "false" | "no" | "off" | "0" => Ok(false),
         _ => Err("write true or false".to_owned()),
+    }
+}
+
+fn read(text: &str) -> Result<Read, String> {
+    truth(text).map(|goes| if goes { Read::Goes } else { Read::Stays })
+}
+
+fn codec(text: &str) -> Result<bool, String> {
+    match text {
+        "none" => Ok(false),
+        "lossless" => Ok(true),
+        _ => Err("write none or lossless. VELOC's calls do not say which regions are numbers that \
+                  may change within a bound"
+            .to_owned()),
     }
 }
 
@@ -312,6 +360,18 @@ mod tests {
     }
 
     #[test]
+    fn a_history_is_not_durable_and_goes_when_it_is_read() {
+        let config = parsed("durable = false\ndiscard = true\ncodec = lossless\n").unwrap();
+        assert_eq!((config.durable, config.persist), (false, Persist::Never));
+        assert_eq!((config.read, config.lossless), (Read::Goes, true));
+        assert!(parsed("durable = no\npersistent_interval = -1\n").is_ok());
+        let told = parsed("durable = no\npersistent_interval = 0\n").unwrap_err();
+        assert!(told.starts_with("veloc.cfg:5: ") && told.contains("Leave one"), "{told}");
+        let told = parsed("codec = abs=1e-3").unwrap_err();
+        assert!(told.contains("write none or lossless"), "{told}");
+    }
+
+    #[test]
     fn three_keys_are_enough() {
         let config = parsed("").unwrap();
         assert_eq!(config.scratch, PathBuf::from("/tmp/scratch"));
@@ -319,6 +379,7 @@ mod tests {
         assert_eq!((config.max_versions, config.scratch_versions), (0, 0));
         assert_eq!((config.persist, config.chksum), (Persist::All, true));
         assert_eq!((config.device, config.host), (Tier::None, Tier::Auto));
+        assert_eq!((config.durable, config.read, config.lossless), (true, Read::Stays, false));
         assert_eq!((config.timeout.as_secs(), config.notes.len()), (300, 0));
     }
 

@@ -44,21 +44,30 @@ fn stream_of(spool: &Spool, array: &DeviceArray) -> Result<Stream, Error> {
     Ok(Stream::legacy_default(gpu.context()))
 }
 
-fn spec(name: String, bytes: u64) -> RegionSpec {
-    RegionSpec { name, dtype: Dtype::UInt8, shape: vec![bytes] }
+/// What is said of a region. Its type is not known: what is compressed is taken for floating-point
+/// numbers where its items have their size. Without loss that changes no bit.
+fn spec(id: c_int, region: &Protected, typed: bool) -> RegionSpec {
+    let dtype = match region.item {
+        4 if typed => Dtype::Float32,
+        8 if typed => Dtype::Float64,
+        _ => Dtype::UInt8,
+    };
+    let shape = vec![region.bytes / dtype.itemsize()];
+    RegionSpec { name: id.to_string(), dtype, shape }
 }
 
-/// Saves regions under `step`. The copies are done when it returns.
+/// Saves regions under `step`, as numbers where they are compressed. The copies are done when it
+/// returns.
 ///
 /// # Safety
 /// The regions are there, and nobody changes them meanwhile.
 pub(crate) unsafe fn save(
-    spool: &Spool,
+    (spool, typed): (&Spool, bool),
     step: u64,
     regions: &BTreeMap<c_int, Protected>,
     timeout: Duration,
 ) -> Result<(), Error> {
-    let specs = regions.iter().map(|(id, region)| spec(id.to_string(), region.bytes)).collect();
+    let specs = regions.iter().map(|(id, region)| spec(*id, region, typed)).collect();
     // SAFETY: the caller's duty.
     let places = regions.values().map(|region| unsafe { region.place(region.bytes) });
     let places: Vec<Place> = places.collect();

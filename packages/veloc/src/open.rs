@@ -6,7 +6,7 @@ use std::io::Read;
 use std::time::SystemTime;
 
 use unspool::auto::{self, Picked};
-use unspool::{Error, Settings};
+use unspool::{Codecs, Error, Settings, Spec};
 use unspool_restart::{Alone, Call, Exchanges, Ranks, Run};
 
 use crate::client::Client;
@@ -68,6 +68,7 @@ fn parts(config: &Config, who: Who) -> Result<Opened, String> {
         timeout: config.timeout,
         verify: config.chksum,
         rates: unspool::rates_file(),
+        codec: Codecs::all(if config.lossless { Spec::Lossless } else { Spec::Raw }),
         ..Settings::default()
     };
     // What was picked keeps the context of the device until the spool has it.

@@ -46,11 +46,12 @@ impl Who {
         }
     }
 
-    /// The folder in scratch.
-    fn folder(self) -> String {
+    /// The folder in scratch. Checkpoints that do not outlive the process have one of their own.
+    fn folder(self, durable: bool) -> String {
+        let kind = if durable { "" } else { "-history" };
         match self {
-            Who::Rank { .. } => "unspool".to_owned(),
-            Who::Single(id) => format!("unspool-single-{id}"),
+            Who::Rank { .. } => format!("unspool{kind}"),
+            Who::Single(id) => format!("unspool{kind}-single-{id}"),
         }
     }
 
@@ -94,6 +95,8 @@ pub(crate) struct Parts {
     pub(crate) place: Arc<Remote>,
     pub(crate) folder: Folder,
     scratch: PathBuf,
+    /// Whether they outlive the process.
+    durable: bool,
     verify: bool,
     pub(crate) timeout: Duration,
     pub(crate) keep_in_scratch: usize,
@@ -115,9 +118,9 @@ impl Parts {
         let scratch = std::path::absolute(&config.scratch)
             .and_then(|scratch| make_folder(&scratch).map(|()| scratch))
             .map_err(|cause| failed("scratch", &config.scratch, "made", &cause))?;
-        let folder = Folder::make(&scratch.join(who.folder()), rank, size).map_err(text)?;
+        let folder = Folder::make(&scratch.join(who.folder(config.durable)), rank, size).map_err(text)?;
         let disk = DiskSettings::new(folder.data());
-        settings.disk = Some(DiskSettings { durable: true, ..disk });
+        settings.disk = Some(DiskSettings { durable: config.durable, ..disk });
         let spool = Arc::new(Spool::open(settings).map_err(text)?);
         folder.remove_unfinished().map_err(text)?;
         let options = Options { patience: config.timeout, ..Options::default() };
@@ -130,6 +133,7 @@ impl Parts {
             place: Arc::new(place),
             folder,
             scratch,
+            durable: config.durable,
             verify: config.chksum,
             timeout: config.timeout,
             // Another rank may be one checkpoint behind.
@@ -183,7 +187,7 @@ impl Parts {
     ) -> Result<(Manifest, Content), String> {
         let mut content = job.content.clone();
         if content.memory {
-            flush(&self.spool, job.step, wait).map_err(text)?;
+            self.flush(job.step, wait)?;
         }
         if job.routed {
             let path = self.routed(&content.name, names::unstep(job.step).1);
@@ -192,8 +196,18 @@ impl Parts {
             content.file = Some(file);
         }
         let manifest = self.manifest(job, &content);
-        self.folder.write(&manifest).map_err(text)?;
+        self.count(&manifest)?;
         Ok((manifest, content))
+    }
+
+    /// Makes regions durable, where checkpoints outlive the process.
+    pub(crate) fn flush(&self, step: u64, wait: &Wait<'_>) -> Result<(), String> {
+        if self.durable { flush(&self.spool, step, wait).map_err(text) } else { Ok(()) }
+    }
+
+    /// Writes what later processes find, where checkpoints outlive this one.
+    pub(crate) fn count(&self, manifest: &Manifest) -> Result<(), String> {
+        if self.durable { self.folder.write(manifest).map_err(text) } else { Ok(()) }
     }
 
     fn manifest(&self, job: &Job, content: &Content) -> Manifest {

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use unspool::Wait;
 use unspool_codec::{Checksum, parse_head};
 use unspool_remote::Source;
-use unspool_restart::{CheckedFrame, Found, Manifest, Object, Part, Run, Shelf, discard, flush};
+use unspool_restart::{CheckedFrame, Found, Manifest, Object, Part, Run, Shelf, discard};
 
 use crate::names::{self, Content};
 use crate::order::{Age, oldest_kept};
@@ -70,9 +70,9 @@ impl Parts {
             let wait = Wait::at_most(self.timeout);
             discard(&self.spool, |one| one == step).map_err(text)?;
             self.spool.adopt(&frame, &wait).map_err(text)?;
-            flush(&self.spool, step, &wait).map_err(text)?;
+            self.flush(step, &wait)?;
         }
-        self.folder.write(&Manifest { step, ..manifest }).map_err(text)?;
+        self.count(&Manifest { step, ..manifest })?;
         Ok(Kept { part, content })
     }
 

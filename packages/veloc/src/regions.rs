@@ -10,6 +10,8 @@ pub(crate) struct Protected {
     pub(crate) address: usize,
     /// How many bytes it has.
     pub(crate) bytes: u64,
+    /// How many of them are one item.
+    pub(crate) item: usize,
 }
 
 /// Which regions a call means.
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn regions_of_a_name_come_before_those_of_every_checkpoint() {
-        let region = |address| Protected { address, bytes: 8 };
+        let region = |address| Protected { address, bytes: 8, item: 8 };
         let mut regions = Regions::default();
         regions.protect(1, region(10), None);
         regions.protect(1, region(20), Some("heat"));
