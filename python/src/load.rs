@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Gpu;
-use unspool::{Head, Region, Spool};
+use unspool::{Head, MadeBy, Region, Spool, Zfp};
 
 use crate::array::{Label, take};
 use crate::call::{head, restore_into};
@@ -105,6 +105,46 @@ pub fn parts(
     let bytes = into.get_mut();
     detached(py, Some(version), || spool.stored(version)?.read_region(index, parts, bytes))?;
     Ok(true)
+}
+
+/// The checksums of the pieces of a payload, and of each array its first byte there, the one after
+/// its last, and what it says of its codec.
+pub type StoredWord = (Option<Vec<u64>>, Vec<(u64, u64, Option<MadeWord>)>);
+
+/// The kind of a codec, its bound or parameter, the floor of a pointwise bound, and the largest
+/// error where it is known.
+pub type MadeWord = (&'static str, f64, f64, Option<f64>);
+
+/// What a durable tier has of `version`; `None` where it has nothing.
+///
+/// # Errors
+/// Those of the spool.
+pub fn stored(py: Python<'_>, spool: &Spool, version: i64) -> PyResult<Option<StoredWord>> {
+    detached(py, Some(version), || {
+        if !spool.durable(version)? {
+            return Ok(None);
+        }
+        let frame = spool.stored(version)?;
+        let places = frame.head().regions.iter().enumerate().map(|(index, region)| {
+            let made = frame.made_by(index)?.map(made_word);
+            Ok((region.range().start, region.range().end, made))
+        });
+        Ok(Some((frame.sums()?, places.collect::<Result<_, unspool::Error>>()?)))
+    })
+}
+
+fn made_word(made: MadeBy) -> MadeWord {
+    match made {
+        MadeBy::Twine(said) => match said.mode {
+            0 => ("lossless", 0.0, 0.0, Some(said.max_error)),
+            1 => ("abs", said.bound, 0.0, Some(said.max_error)),
+            _ => ("pointwise", said.bound, said.step, Some(said.max_error)),
+        },
+        MadeBy::Zfp(Zfp::Rate(rate)) => ("rate", rate, 0.0, None),
+        MadeBy::Zfp(Zfp::Precision(planes)) => ("precision", f64::from(planes), 0.0, None),
+        MadeBy::Zfp(Zfp::Tolerance(tolerance)) => ("tolerance", tolerance, 0.0, None),
+        _ => ("other", 0.0, 0.0, None),
+    }
 }
 
 /// A checkpoint in arrays that were made for it, not finished yet.

@@ -26,7 +26,7 @@ use crate::gpu::{self, KeptArrays};
 use crate::hints::RestoreOrder;
 use crate::jax::leftovers;
 use crate::lend::{Blocks, Reading, Writing, Written, described};
-use crate::load::Wanted;
+use crate::load::{StoredWord, Wanted};
 use crate::opening::{self, Opened, Sizes};
 use crate::panics::guarded;
 use crate::version::version;
@@ -359,6 +359,13 @@ impl Spool {
         self.call(py, version, || load::parts(py, self.spool(), version, (index, &parts), into))
     }
 
+    /// What a durable tier has of `version`.
+    #[pyo3(signature = (version, /))]
+    #[pyo3(name = "_stored")]
+    fn stored(&self, py: Python<'_>, version: i64) -> PyResult<Option<StoredWord>> {
+        self.call(py, version, || load::stored(py, self.spool(), version))
+    }
+
     /// The arrays of `version` by name, as arrays of NumPy; of a tree also the region
     /// `unspool.tree`, as bytes.
     #[pyo3(signature = (version, /))]
@@ -480,8 +487,7 @@ impl Spool {
 
     /// Announces restores, in this order, after those that were announced before.
     ///
-    /// A version may be announced several times, and before it is saved. A restore out of order is
-    /// served all the same.
+    /// A version may be announced several times, and before it is saved. Others are served, too.
     ///
     /// With `once=True` every version is discarded when the last restore of it that is announced
     /// here is done. Such checkpoints are not moved to slower tiers while there is room. Where some

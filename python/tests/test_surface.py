@@ -66,7 +66,7 @@ def test_the_stub_names_every_method_and_no_other() -> None:
     shown = {name for name in vars(unspool.Spool) if not name.startswith("_")}
     dunders = {"__new__", "__contains__", "__len__", "__bool__", "__enter__", "__exit__"}
     dunders |= {"__getitem__", "__iter__"}
-    private = {"_expect_bytes", "_load_parts", "_prefer", "_read_parts"}
+    private = {"_expect_bytes", "_load_parts", "_prefer", "_read_parts", "_stored"}
     assert set(METHODS) == shown | dunders | private
     assert dunders <= set(vars(unspool.Spool))
 

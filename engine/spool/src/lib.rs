@@ -69,7 +69,7 @@ pub use coding::{AutoStats, CodecStats, Codecs, LaunchStats, RegionCoding};
 pub use error::{Error, ErrorKind};
 pub use figure::Figure;
 pub use gpu::On;
-pub use restore::{RestoreTicket, StoredFrame};
+pub use restore::{MadeBy, RestoreTicket, StoredFrame};
 pub use runtime::rates::rates_file;
 pub use save::{Checkpoint, SaveTicket};
 pub use settings::{DiskSettings, Settings};

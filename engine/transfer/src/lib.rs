@@ -32,7 +32,7 @@ pub use engine::{Engine, Options, Shutdown};
 pub use error::TransferError;
 pub use frame::{Frame, read_frame, staging, write_frame};
 pub use job::{Job, Submitted};
-pub use ranges::read_ranges;
+pub use ranges::{read_ranges, read_sums};
 pub use sink::Sink;
 pub use span::Span;
 pub use staging::{Buffer, Pool};

@@ -40,6 +40,41 @@ pub fn read_ranges(
     read.map(drop).map_err(|error| located(error, store, id, frame))
 }
 
+/// The checksums of the pieces of the payload of `id`, as memory tiers hold it; `None` where a
+/// payload of several pieces has none.
+///
+/// # Errors
+/// Those of [`Tier::get`], and [`Corrupt`](unspool_core::Failure::Corrupt) when they were changed,
+/// or the frame is not the expected one.
+pub fn read_sums(
+    store: &dyn Tier,
+    id: CheckpointId,
+    frame: &Frame,
+    buffers: &Arc<Pool>,
+) -> Result<Option<Vec<u64>>, TransferError> {
+    let read = stored_head(store, id, frame, buffers).and_then(|head| match head.pieces {
+        true => sums_of(store, id, frame, &head, buffers).map(|sums| Some(sums.into())),
+        false if head.payload_bytes > PIECE_BYTES => Ok(None),
+        false => Ok(frame.checksum().map(|sum| vec![sum])),
+    });
+    read.map_err(|error| located(error, store, id, frame))
+}
+
+fn sums_of(
+    store: &dyn Tier,
+    id: CheckpointId,
+    frame: &Frame,
+    head: &Head,
+    buffers: &Arc<Pool>,
+) -> Result<PieceSums, TransferError> {
+    let mut sums = staging(buffers, head.sums_bytes())?;
+    store.get(id, head.sums_at(), &mut [&mut sums])?;
+    // The head was read, so it is known.
+    let whole = frame.checksum().unwrap_or_default();
+    let sums = PieceSums::parse(&sums, head, whole);
+    sums.map_err(|cause| corrupt(&format!("a part of it is damaged ({cause})")))
+}
+
 /// Where bytes of a payload come from.
 enum Payload<'a> {
     /// All of it was read.
@@ -71,12 +106,7 @@ impl<'a> Payload<'a> {
             read_frame(store, id, frame, true, &mut payload, buffers)?;
             return Ok(Payload::Whole(payload));
         }
-        let mut sums = staging(buffers, head.sums_bytes())?;
-        store.get(id, head.sums_at(), &mut [&mut sums])?;
-        // The head was read, so it is known.
-        let whole = frame.checksum().unwrap_or_default();
-        let sums = PieceSums::parse(&sums, &head, whole);
-        let sums = sums.map_err(|cause| corrupt(&format!("a part of it is damaged ({cause})")))?;
+        let sums = sums_of(store, id, frame, &head, buffers)?;
         Ok(Payload::Pieces(Pieces { store, id, buffers, head, sums, last: None }))
     }
 

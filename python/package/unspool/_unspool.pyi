@@ -232,6 +232,7 @@ class Spool:
 
     def _expect_bytes(self, bytes: int) -> None: ...
     def _read_parts(self, version: int, index: int, parts: Any, into: Any, /) -> bool: ...
+    def _stored(self, version: int, /) -> tuple[list[int] | None, list[Any]] | None: ...
     def _load_parts(self, version: SupportsIndex, /) -> dict[str, Any]: ...
     @overload
     def writing(
@@ -329,8 +330,7 @@ class Spool:
     ) -> None:
         """Announces restores, in this order, after those that were announced before.
 
-        A version may be announced several times, and before it is saved. A restore out of order is
-        served all the same.
+        A version may be announced several times, and before it is saved. Others are served, too.
 
         With `once=True` every version is discarded when the last restore of it that is announced
         here is done. Such checkpoints are not moved to slower tiers while there is room. Where some

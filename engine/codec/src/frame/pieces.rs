@@ -66,6 +66,12 @@ impl PieceSums {
     }
 }
 
+impl From<PieceSums> for Vec<u64> {
+    fn from(sums: PieceSums) -> Vec<u64> {
+        sums.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

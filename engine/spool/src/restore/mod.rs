@@ -26,7 +26,7 @@ use crate::runtime::waiting::{Answered, Asked, Until};
 use crate::wait::Wait;
 use decoded::Decoded;
 
-pub use stored::StoredFrame;
+pub use stored::{MadeBy, StoredFrame};
 
 /// The bytes of one checkpoint, verified: copy them out, then
 /// [`finish`](RestoreTicket::finish). Dropping the ticket gives the restore up: it does not count

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::{fmt, slice};
 
-use unspool_codec::{CodecErrorKind, CodecId, Region};
+use unspool_codec::{CodecErrorKind, CodecId, Head, Region, Zfp, twine, zfp};
 use unspool_core::{CheckpointId, Failure, TierId, Version};
-use unspool_transfer::{Buffer, Frame, read_ranges};
+use unspool_transfer::{Buffer, Frame, read_ranges, read_sums};
 
 use super::decoded::decode_on_host;
 use crate::error::{Error, ErrorKind};
@@ -22,6 +22,16 @@ pub struct StoredFrame {
     tier: TierId,
     bytes: u64,
     frame: Arc<Frame>,
+}
+
+/// What an encoded region says of how it was encoded.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum MadeBy {
+    /// Twine: bounds and errors are in the header.
+    Twine(twine::Header),
+    /// zfp.
+    Zfp(Zfp),
 }
 
 impl StoredFrame {
@@ -56,6 +66,51 @@ impl StoredFrame {
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
         let read = self.shared.tier(self.tier).get(self.id, at, &mut [into]);
         read.map_err(|cause| self.failed(cause.kind(), &cause.to_string()).caused_by(cause))
+    }
+
+    /// Its regions and their places in the payload.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        self.frame.head()
+    }
+
+    /// The checksum of each 64 KiB of the payload as memory has it, the last piece as long as it
+    /// is. Those of frames whose same bytes have the same place are compared without reading them.
+    /// `None` for a longer payload that has none, as older frames.
+    ///
+    /// # Errors
+    /// `Lost` when it was discarded meanwhile, `Corrupt`, `Io`.
+    pub fn sums(&self) -> Result<Option<Vec<u64>>, Error> {
+        let (store, buffers) = (self.shared.tier(self.tier), &self.shared.buffers);
+        let read = read_sums(store, self.id, &self.frame, buffers);
+        read.map_err(|cause| self.failed(cause.kind(), &cause.to_string()).caused_by(cause))
+    }
+
+    /// What region `index` says of how it was encoded; `None` for one that says nothing: of raw
+    /// bytes and of nvCOMP.
+    ///
+    /// # Errors
+    /// Those of [`sums`](Self::sums).
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn made_by(&self, index: usize) -> Result<Option<MadeBy>, Error> {
+        const SAID: u64 = if twine::HEADER_BYTES > zfp::PREFIX_BYTES {
+            twine::HEADER_BYTES as u64
+        } else {
+            zfp::PREFIX_BYTES as u64
+        };
+        let region = &self.frame.head().regions[index];
+        if !matches!(region.codec, CodecId::Twine | CodecId::Zfp) {
+            return Ok(None);
+        }
+        let mut said = vec![0; region.stored.min(SAID) as usize];
+        self.read_payload(&[region.offset..region.offset + said.len() as u64], &mut said)?;
+        let made = match region.codec {
+            CodecId::Twine => twine::header(&said).map(MadeBy::Twine),
+            _ => zfp::header(&said).map(|prefix| MadeBy::Zfp(prefix.mode)),
+        };
+        made.map(Some).map_err(|cause| self.failed(Failure::Corrupt, &cause.to_string()))
     }
 
     /// Copies `parts` of the decoded bytes of region `index` to `to`, one after the other. Of a
