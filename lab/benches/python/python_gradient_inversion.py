@@ -1,38 +1,87 @@
 """An inversion with `unspool.Gradient`: estimates beside true errors, misfits beside exact ones.
 
-A wave in two dimensions from one source, receivers beside it, L-BFGS. Each gradient is computed
-twice: with the bounds that were chosen, and with lossless states for the true error. Run it in the
-repository with the package installed:
+Waves in two dimensions, receivers along a line, L-BFGS. The inversion runs twice: with bounds that
+follow from the accuracy of the gradient, one `Gradient` for each shot, and with lossless states.
+Each gradient with bounds is then computed once more with lossless states, for the true error.
+Seconds are those of the processor. Run it in the repository with the package installed, for layers
+and one shot, or for a velocity model as the other commands read it:
 
     python lab/benches/python/python_gradient_inversion.py [--iterations 20] [--target 1e-3]
+    python lab/benches/python/python_gradient_inversion.py --model marmousi_vp.f32 --save FILE
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import json
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import unspool
 from unspool.schedules import StoreAll
 
-SIZE, STEPS, DEPTH = 80, 240, 12
-TIMES = np.arange(STEPS) - 30
-SOURCE = (1 - 2 * (np.pi * 0.04 * TIMES) ** 2) * np.exp(-((np.pi * 0.04 * TIMES) ** 2))
+#: The row of sources and receivers, and the width of the layer that absorbs waves.
+DEPTH, EDGE = 12, 10
+
+#: Cells that a wave crosses in a step where it is fastest.
+FASTEST = 0.5
 
 
-def models() -> tuple[Any, Any]:
-    """The true speeds, and those at the start."""
-    z, x = np.meshgrid(np.arange(SIZE), np.arange(SIZE), indexing="ij")
+class Survey(NamedTuple):
+    """What is shot.
+
+    Attributes:
+        true, start: speeds in cells a step, z first.
+        sources: columns.
+        wavelet: of each of them, by step.
+    """
+
+    true: Any
+    start: Any
+    sources: tuple[int, ...]
+    wavelet: Any
+
+
+def ricker(steps: int, frequency: float) -> Any:
+    """A pulse of so many periods a step."""
+    phase = (np.pi * frequency * (np.arange(steps) - 1.2 / frequency)) ** 2
+    return (1 - 2 * phase) * np.exp(-phase)
+
+
+def layers() -> Survey:
+    """Two layers and a body."""
+    z, x = np.meshgrid(np.arange(80), np.arange(80), indexing="ij")
     body = 0.04 * np.exp(-((x - 40) ** 2 + (z - 30) ** 2) / 60)
-    return 0.3 + 0.1 * (z > 40) + 0.05 * (z > 60) + body, 0.3 + 0.1 * np.clip((z - 25) / 40, 0, 1)
+    true = 0.3 + 0.1 * (z > 40) + 0.05 * (z > 60) + body
+    start = 0.3 + 0.1 * np.clip((z - 25) / 40, 0, 1)
+    return Survey(true, start, (40,), ricker(240, 0.04))
 
 
-def damping() -> Any:
+def marmousi(path: Path, thin: int, shots: int, steps: int) -> Survey:
+    """Every so-manieth point of a model of 1601 x 401 points, and a smoothed one below the water,
+    which is known."""
+    speed = np.fromfile(path, "<f4").reshape(1601, 401)[::thin, ::thin].T.astype(float)
+    true = speed * FASTEST / speed.max()
+    start, water = 1 / true, np.minimum.accumulate(speed < 1.51, axis=0)
+    for _ in range(8):
+        start = sum(np.roll(np.pad(start, 2, "edge"), n, 0) for n in range(-2, 3))[2:-2, 2:-2] / 5
+        start = sum(np.roll(np.pad(start, 2, "edge"), n, 1) for n in range(-2, 3))[2:-2, 2:-2] / 5
+    start = np.where(water, true, 1 / start)
+    columns = np.linspace(EDGE + 5, true.shape[1] - EDGE - 5, shots).round().astype(int)
+    return Survey(true, start, tuple(columns.tolist()), ricker(steps, 0.015))
+
+
+def damping(shape: tuple[int, int]) -> Any:
     """What waves keep of themselves near the edges."""
-    near = np.minimum(np.arange(SIZE), np.arange(SIZE)[::-1])
-    each = 1 - 0.02 * np.clip(1 - near / 10, 0, 1) ** 2
-    return each[:, None] * each
+    sides = []
+    for size in shape:
+        near = np.minimum(np.arange(size), np.arange(size)[::-1])
+        sides.append(1 - 0.02 * np.clip(1 - near / EDGE, 0, 1) ** 2)
+    return sides[0][:, None] * sides[1]
 
 
 def _lap(u: Any) -> Any:
@@ -42,16 +91,19 @@ def _lap(u: Any) -> Any:
 class Shot:
     """One source, whose waves are compared with data."""
 
-    def __init__(self, data: Any) -> None:
-        self.data, self.damp = data, damping()
-        self.residual = np.zeros((STEPS, SIZE))
-        self.gradient, self.after = np.zeros((SIZE, SIZE)), np.zeros((2, SIZE, SIZE))
+    def __init__(self, survey: Survey, column: int) -> None:
+        shape, self.column, self.wavelet = survey.true.shape, column, survey.wavelet
+        self.damp, self.data = damping(shape), np.zeros((len(survey.wavelet), shape[1]))
+        self.residual = np.zeros_like(self.data)
+        self.gradient, self.after = np.zeros(shape), np.zeros((2, *shape))
+        self.run(survey.true, "lossless")
+        self.data = self.residual.copy()
 
     def forward(self, u: Any, start: int, stop: int) -> None:
         """Takes steps, and notes how far the traces are from the data."""
         for n in range(start, stop):
             new = self.damp * (2 * u[1] - self.damp * u[0] + self.speed**2 * _lap(u[1]))
-            new[DEPTH, SIZE // 2] += SOURCE[n]
+            new[DEPTH, self.column] += self.wavelet[n]
             u[0], u[1] = u[1].copy(), new
             self.residual[n] = new[DEPTH] - self.data[n]
 
@@ -67,22 +119,69 @@ class Shot:
         self.gradient += 2 * self.speed * _lap(u[1]) * new
         self.after[0], self.after[1] = -self.damp * new, old + 2 * new + _lap(self.speed**2 * new)
 
-    def run(self, speed: Any, codec: Any) -> tuple[float, Any, Any]:
-        """Misfit, gradient and report."""
+    def run(self, speed: Any, codec: Any) -> tuple[Any, Any, tuple[int, int]]:
+        """Gradient, what a `Gradient` says of it, and bytes before and after the codec."""
         self.speed = speed
-        held = {"gradient": self.gradient, "after": self.after}
-        with unspool.Spool(host_memory="1GiB", device="cpu") as spool:
+        with unspool.Spool(host_memory="2GiB", device="cpu") as spool:
             report = unspool.adjoint(
-                StoreAll(STEPS),
+                StoreAll(len(self.wavelet)),
                 spool,
                 self.forward,
                 self.reverse,
-                np.zeros((2, SIZE, SIZE)),
+                np.zeros_like(self.after),
                 at_end=self.at_end,
-                adjoint_state=held,
+                adjoint_state={"gradient": self.gradient, "after": self.after},
                 access=unspool.types.Access(codec=codec),
             )
-        return self.misfit, self.gradient.copy(), report
+            coded = spool.stats().codec
+        found, said = self.gradient.copy(), report.fidelity
+        whole = coded.raw_bytes, coded.stored_bytes
+        return found, said, (said.raw_bytes, said.stored_bytes) if said else whole
+
+
+@dataclass
+class Ran:
+    """An inversion.
+
+    Attributes:
+        misfits: before each iteration, and the last one.
+        seconds: of the processor, in all gradients.
+        first: those of the first gradient.
+        bytes: before and after the codec, of all gradients but the first.
+        gradients: how many there were.
+    """
+
+    model: Any = None
+    misfits: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    first: float = 0.0
+    bytes: tuple[int, int] = (0, 0)
+    gradients: int = 0
+
+
+class Sum:
+    """The misfit of all shots, and its gradient.
+
+    Attributes:
+        said: what each shot's `Gradient` says of the last one.
+        each: the gradient of each shot.
+    """
+
+    def __init__(self, shots: list[Shot], codecs: list[Any], ran: Ran) -> None:
+        self.shots, self.codecs, self.ran = shots, codecs, ran
+
+    def run(self, speed: Any) -> tuple[float, Any]:
+        """Misfit and gradient."""
+        begun = time.process_time()
+        pairs = zip(self.shots, self.codecs, strict=True)
+        self.each, self.said, bytes_ = zip(*(one.run(speed, codec) for one, codec in pairs))
+        took, ran = time.process_time() - begun, self.ran
+        ran.seconds, ran.gradients = ran.seconds + took, ran.gradients + 1
+        if ran.gradients == 1:
+            ran.first = took
+        else:
+            ran.bytes = tuple(map(sum, zip(ran.bytes, *bytes_, strict=True)))
+        return sum(one.misfit for one in self.shots), sum(self.each)
 
 
 class Lbfgs:
@@ -112,56 +211,109 @@ class Lbfgs:
             self.pairs = [*self.pairs, (s, y)][-8:]
 
 
-def invert(shot: Shot, model: Any, codec: Any, iterations: int, watch: Any) -> tuple[Any, list]:
-    """The model after so many iterations, and the misfits."""
-    way, (misfit, gradient, _) = Lbfgs(), shot.run(model, codec)
-    misfits = [misfit]
-    for n in range(iterations):
+def invert(survey: Survey, shots: list[Shot], codecs: list[Any], count: int, watch: Any) -> Ran:
+    """An inversion of so many iterations."""
+    ran, way, model = Ran(), Lbfgs(), survey.start
+    both, limits = Sum(shots, codecs, ran), (0.8 * survey.true.min(), 1.1 * survey.true.max())
+    misfit, gradient = both.run(model)
+    ran.misfits.append(misfit)
+    for n in range(count):
         direction, length = way.direction(gradient), 1.0
         while True:
-            tried = np.clip(model - length * direction, 0.2, 0.6)
-            found, other, report = shot.run(tried, codec)
-            if found < misfits[-1] or length < 1e-3:
+            tried = np.clip(model - length * direction, *limits)
+            found, other = both.run(tried)
+            if found < ran.misfits[-1] or length < 1e-3:
                 break
             length /= 2
-        watch(n, tried, other, report.fidelity)
+        watch(n, tried, both)
         way.add((tried - model).ravel(), (other - gradient).ravel())
         model, gradient = tried, other
-        misfits.append(found)
-    return model, misfits
+        ran.misfits.append(found)
+    ran.model = model
+    return ran
 
 
-def main() -> None:
-    """Prints a line for each iteration."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--iterations", type=int, default=20)
-    parser.add_argument("--target", type=float, default=1e-3)
-    options = parser.parse_args()
-    true, start = models()
-    observed = Shot(np.zeros((STEPS, SIZE)))
-    observed.run(true, "lossless")
-    shot, beside = Shot(observed.residual.copy()), Shot(observed.residual.copy())
-    model, exact = invert(beside, start, "lossless", options.iterations, lambda *_: None)
-    order = unspool.Gradient(options.target, of="gradient")
+def apart(found: Any, right: Any) -> float:
+    """The error of a gradient."""
+    return float(np.linalg.norm(found - right) / np.linalg.norm(right))
 
-    def watch(n: int, tried: Any, found: Any, fidelity: Any) -> None:
-        right = beside.run(tried, "lossless")[1]
-        off = np.linalg.norm(found - right) / np.linalg.norm(right)
-        size, ratio = np.linalg.norm(right), fidelity.raw_bytes / fidelity.stored_bytes
+
+class Watch:
+    """A line for each iteration."""
+
+    def __init__(self, shots: list[Shot]) -> None:
+        self.beside, self.lines = Sum(shots, ["lossless"] * len(shots), Ran()), []
+        print("| iteration | norm of the gradient | true error | estimate | of the sum | bytes |")
+        print("| --- | --- | --- | --- | --- | --- |")
+
+    def __call__(self, n: int, tried: Any, both: Sum) -> None:
+        _, right = self.beside.run(tried)
+        pairs = zip(both.each, self.beside.each, strict=True)
+        line = {
+            "iteration": n + 1,
+            "norm": float(np.linalg.norm(right)),
+            "error": max(apart(*pair) for pair in pairs),
+            "estimate": max(one.estimate for one in both.said),
+            "error_of_the_sum": apart(sum(both.each), right),
+            "bytes": sum(one.stored_bytes for one in both.said)
+            / sum(one.raw_bytes for one in both.said),
+            "trials": sum(one.trials for one in both.said),
+        }
+        self.lines.append(line)
         print(
-            f"| {n + 1} | {size:.1f} | {off:.1e} | {fidelity.estimate:.1e} | {ratio:.1f} |",
+            "| {iteration} | {norm:.1f} | {error:.1e} | {estimate:.1e} | {error_of_the_sum:.1e} "
+            "| {bytes:.3f} |".format(**line),
             flush=True,
         )
 
-    print("| iteration | norm of the gradient | true error | estimate | times smaller |")
-    print("| --- | --- | --- | --- | --- |")
-    other, misfits = invert(shot, start, order, options.iterations, watch)
-    apart = max(abs(a / b - 1) for a, b in zip(misfits, exact, strict=True))
-    print(f"misfit {misfits[0]:.4f} to {misfits[-1]:.4f}; at most {apart:.1e} from exact ones")
-    print(
-        f"model: {np.linalg.norm(other - model) / np.linalg.norm(model - start):.1e} of its change"
-    )
-    print(order)
+
+def summary(survey: Survey, ran: Ran, exact: Ran) -> dict[str, Any]:
+    """What is compared of the two inversions."""
+    change = np.linalg.norm(exact.model - survey.start)
+    off = [np.linalg.norm(each.model - survey.true) for each in (exact, ran)]
+    pairs = zip(ran.misfits, exact.misfits, strict=True)
+    return {
+        "misfits": [one / ran.misfits[0] for one in ran.misfits],
+        "exact_misfits": [one / exact.misfits[0] for one in exact.misfits],
+        "misfits_apart": max(abs(a / b - 1) for a, b in pairs),
+        "model_apart_of_its_change": float(np.linalg.norm(ran.model - exact.model) / change),
+        "distance_to_the_true_model": [float(one / change) for one in off],
+        "gradients": [exact.gradients, ran.gradients],
+        "seconds": [exact.seconds, ran.seconds],
+        "first_gradient_seconds": [exact.first, ran.first],
+        "bytes_of_lossless": ran.bytes[1] / ran.gradients / (exact.bytes[1] / exact.gradients),
+        "bytes_of_raw": ran.bytes[1] / max(ran.bytes[0], 1),
+    }
+
+
+def main() -> None:
+    """Prints a line for each iteration, and what is compared."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--target", type=float, default=1e-3)
+    parser.add_argument("--model", type=Path, help="raw float32 of 1601 x 401 points, x first")
+    parser.add_argument("--thin", type=int, default=10, help="take every so-manieth point")
+    parser.add_argument("--shots", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=700)
+    parser.add_argument("--save", type=Path, help="a JSON file for what is printed")
+    options = parser.parse_args()
+    of_model = options.model, options.thin, options.shots, options.steps
+    survey = layers() if options.model is None else marmousi(*of_model)
+    shots = [Shot(survey, column) for column in survey.sources]
+    lossless = ["lossless"] * len(shots)
+    exact = invert(survey, shots, lossless, options.iterations, lambda *_: None)
+    orders = [unspool.Gradient(options.target, of="gradient") for _ in shots]
+    watch = Watch(shots)
+    ran = invert(survey, shots, orders, options.iterations, watch)
+    found = summary(survey, ran, exact)
+    for name, value in found.items():
+        print(f"{name}: {value}")
+    print(*orders, sep="\n")
+    if options.save:
+        shape = {"cells": survey.true.shape, "steps": len(survey.wavelet), "shots": len(shots)}
+        whole = {"target": options.target, **shape, **found, "iterations": watch.lines}
+        options.save.write_text(json.dumps(whole, indent=1) + "\n")
+    assert all(math.isfinite(one) for one in ran.misfits)
 
 
 if __name__ == "__main__":
