@@ -38,6 +38,7 @@ class Survey(NamedTuple):
         true, start: speeds in cells a step, z first.
         sources: columns.
         wavelet: of each of them, by step.
+
     """
 
     true: Any
@@ -62,8 +63,7 @@ def layers() -> Survey:
 
 
 def marmousi(path: Path, thin: int, shots: int, steps: int) -> Survey:
-    """Every so-manieth point of a model of 1601 x 401 points, and a smoothed one below the water,
-    which is known."""
+    """Every so-manieth point of 1601 x 401, and a model that is smooth below the water."""
     speed = np.fromfile(path, "<f4").reshape(1601, 401)[::thin, ::thin].T.astype(float)
     true = speed * FASTEST / speed.max()
     start, water = 1 / true, np.minimum.accumulate(speed < 1.51, axis=0)
@@ -149,6 +149,7 @@ class Ran:
         first: those of the first gradient.
         bytes: before and after the codec, of all gradients but the first.
         gradients: how many there were.
+
     """
 
     model: Any = None
@@ -165,6 +166,7 @@ class Sum:
     Attributes:
         said: what each shot's `Gradient` says of the last one.
         each: the gradient of each shot.
+
     """
 
     def __init__(self, shots: list[Shot], codecs: list[Any], ran: Ran) -> None:
@@ -174,7 +176,9 @@ class Sum:
         """Misfit and gradient."""
         begun = time.process_time()
         pairs = zip(self.shots, self.codecs, strict=True)
-        self.each, self.said, bytes_ = zip(*(one.run(speed, codec) for one, codec in pairs))
+        self.each, self.said, bytes_ = zip(
+            *(one.run(speed, codec) for one, codec in pairs), strict=True
+        )
         took, ran = time.process_time() - begun, self.ran
         ran.seconds, ran.gradients = ran.seconds + took, ran.gradients + 1
         if ran.gradients == 1:
@@ -247,6 +251,7 @@ class Watch:
         print("| --- | --- | --- | --- | --- | --- |")
 
     def __call__(self, n: int, tried: Any, both: Sum) -> None:
+        """Prints that of an iteration, with the model that it has tried."""
         _, right = self.beside.run(tried)
         pairs = zip(both.each, self.beside.each, strict=True)
         line = {

@@ -28,7 +28,7 @@ class Found(NamedTuple):
         begun: the norms of the arrays that the adjoint began with.
         ended: the norms of all arrays at the end.
         added: the arrays to which it added.
-        report: what the driver says.
+        report: what the driver says, if there is one.
         bytes: those that were encoded, and what they became.
     """
 
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     begun: dict[str, float]
     ended: dict[str, float]
     added: frozenset[str]
-    report: AdjointReport
+    report: AdjointReport | None
     bytes: tuple[int, int]
 
     @property
@@ -56,7 +56,7 @@ class Seen(NamedTuple):
 
     sizes: dict[str, float]
     source: float
-    report: AdjointReport
+    report: AdjointReport | None
     bytes: tuple[int, int]
 
 
@@ -178,18 +178,6 @@ class DrivenLoop(Loop):
         if self.job.at_end is not None:
             return name not in kept
         return self.order.of is None or not self.order.counts(name)
-
-    def _noting(self, begun: dict[str, Any]) -> Any:
-        """`at_end`, which also notes what the adjoint begins with."""
-        at_end = self.job.at_end
-        if at_end is None:
-            return None
-
-        def noting(state: Any) -> None:
-            at_end(state)
-            begun.update(self.accumulated.numbers())
-
-        return noting
 
     def copies(self) -> Any:
         """The working state and what reverse steps change."""

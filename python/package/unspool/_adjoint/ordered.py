@@ -33,11 +33,17 @@ EVERY = 50
 
 
 class Ordered:
-    """One adjoint with a `Gradient`."""
+    """One adjoint with a `Gradient`.
+
+    Attributes:
+        trials: adjoints that were run beside it.
+        report: what the driver says of it, if there is one.
+    """
 
     def __init__(self, loop: Loop, key: Any) -> None:
         self.loop, self.order, self.key = loop, loop.order, key
         self.trials = 0
+        self.report: Any = None
 
     def due(self) -> Learned | None:
         """What this adjoint goes by; None if it has to learn."""
@@ -48,12 +54,12 @@ class Ordered:
         again = order.learned is not None and order.learned.bounds and order.since >= EVERY
         return None if again else order.learned
 
-    def go(self, learned: Learned | None) -> AdjointReport:
+    def go(self, learned: Learned | None) -> Fidelity:
         """Carries everything out."""
         start = self.loop.copies() if learned is None or self.order.strict else None
         return self._learn(start) if learned is None else self._follow(learned, start)
 
-    def _follow(self, learned: Learned, start: Any) -> AdjointReport:
+    def _follow(self, learned: Learned, start: Any) -> Fidelity:
         """An adjoint with the bounds that are known."""
         found = self.loop.follow(learned)
         effects = self._estimates(learned, found)
@@ -76,11 +82,13 @@ class Ordered:
         or less than then."""
         grown = found.source / learned.source if learned.source else 1.0
         shares = {
-            name: share(error * grown, found.sizes[name]) for name, error in learned.errors.items()
+            name: share(error * grown, found.sizes[name])
+            for name, error in learned.errors.items()
+            if name in found.sizes
         }
         return {name: one if math.isfinite(one) else math.inf for name, one in shares.items()}
 
-    def _learn(self, start: Any) -> AdjointReport:
+    def _learn(self, start: Any) -> Fidelity:
         """An adjoint with lossless states, and those with bounds."""
         before, exact = self.order.learned, self.loop.run(None)
         self.order.check(self.loop.call, exact.gradient)
@@ -113,13 +121,12 @@ class Ordered:
                 )
         return "", True
 
-    def _said(
-        self, found: Found | Seen, learned: Learned, effects: dict[str, float]
-    ) -> AdjointReport:
-        """The report, with what is known of the gradient."""
-        fidelity = Fidelity(
+    def _said(self, found: Found | Seen, learned: Learned, effects: dict[str, float]) -> Fidelity:
+        """What is known of the gradient."""
+        self.report = found.report
+        return Fidelity(
             (),
-            found.report.steps,
+            (self.loop.steps or 0) if found.report is None else found.report.steps,
             {name: Effect(one, one, one) for name, one in effects.items()},
             target=self.order.relative,
             bounds=learned.bounds,
@@ -127,7 +134,6 @@ class Ordered:
             raw_bytes=found.bytes[0],
             stored_bytes=found.bytes[1],
         )
-        return dataclasses.replace(found.report, fidelity=fidelity)
 
     def _warn(self, text: str) -> None:
         told = f"unspool.{self.loop.call}, Gradient: {text}"
@@ -139,7 +145,8 @@ def ordered(order: Gradient, job: Job, accumulated: Accumulated) -> AdjointRepor
     order.check("adjoint", accumulated.numbers())
     loop = DrivenLoop(job, accumulated, order)
     one = Ordered(loop, loop.key())
-    return one.go(one.due())
+    fidelity = one.go(one.due())
+    return dataclasses.replace(one.report, fidelity=fidelity)
 
 
 def check_order(call: str, spool: Any, schedule: Any) -> None:

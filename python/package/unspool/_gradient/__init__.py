@@ -54,7 +54,7 @@ class Learned:
 
 class Gradient:
     """Accuracy of a gradient, in the place of a codec: `access=Access(codec=Gradient(1e-3))` of
-    `unspool.adjoint`, `codec=Gradient(1e-3)` of `unspool.torch.adjoint`.
+    `unspool.adjoint`, `codec=Gradient(1e-3)` of `unspool.torch.adjoint` and `unspool.torch.scan`.
 
     The first adjoint returns the gradient of lossless states. It runs the loop several times more,
     with bounds, and measures what each does to the gradient. Later adjoints of the same loop use
@@ -74,7 +74,7 @@ class Gradient:
         strict: where an estimate is above the target, run the loop again at once and return the
             gradient of lossless states.
         of: names in `adjoint_state` of the arrays that have to be so accurate; None for all. In
-            `unspool.torch.adjoint` they are `"init"`, `"xs"` and `"params"`, or `"params[0]"`.
+            `unspool.torch` they are `"init"`, `"xs"` and `"params"`, or `"params[0]"`.
 
     Raises:
         OptionError: an argument makes no sense.
@@ -162,6 +162,7 @@ def refuse_gradient(call: str, codec: Any) -> None:
     """
     if isinstance(codec, Gradient):
         raise OptionError(
-            f"{call}(codec={codec!r}): only unspool.adjoint and unspool.torch.adjoint choose "
-            "bounds from the accuracy of a gradient so far. Give a Bound and compare two gradients."
+            f"{call}(codec={codec!r}): its bounds are chosen outside of a traced program, by "
+            "gradients that are computed one after the other. Use unspool.adjoint with jitted "
+            "steps, which takes it; or give a Bound, and `check` or a second gradient beside it."
         )

@@ -10,8 +10,8 @@
 """
 
 # The files of this room. A file imports from its own line or a later one:
-#   _scan, _adjoint, _offload, _budget: the functions; _passes: of adjoint; _checked: `check=`;
-#   _told: `report=` of scan
+#   _scan, _adjoint, _offload, _budget: the functions; _passes: of adjoint; _told: `report=` of scan
+#   _ordered_scan, _ordered: a Gradient; _checked: `check=`; _backwards: copies of a scan's segments
 #   _stack, _states, _moving, _found, _clock: of budget, whose decisions are in `advice/blocks.py`
 #   _kept, _entry, _lanes: of offload; _segments: how long those of scan are, pure
 #   _recompute, _again, _reached, _places, _generators, _hooks: recomputation; _inputs: checkpoints

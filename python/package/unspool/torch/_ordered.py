@@ -14,7 +14,7 @@ from unspool._adjoint.measured import Found, Loop, Seen, encoded
 from unspool._adjoint.report import AdjointReport
 from unspool._gradient import Gradient, Learned, norm_of
 
-from ._checked import Gradients
+from ._backwards import Gradients
 
 __all__ = ["TorchLoop"]
 
@@ -47,7 +47,7 @@ class TorchLoop(Loop):
         before = self.spool.stats().codec
         self.gradients, named, report = self.back(learned)
         numbers = named.numbers()
-        ended = math.hypot(*(norm_of(one) for name, one in numbers.items() if name[:4] == "init"))
+        ended = math.hypot(*(norm_of(one) for one in named.after if one is not None))
         coded = encoded(before, self.spool.stats().codec)
         begun = {"carry": self.source}
         return Found(numbers, begun, {"carry": ended}, frozenset(), report, coded)

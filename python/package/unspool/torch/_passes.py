@@ -22,8 +22,9 @@ from unspool.schedules import Revolve, Schedule, Stop, StoreAll
 from unspool.schedules.given import figure
 
 from ._again import Moment, Now, Watch, compare, first_time, held, kind_of_step
+from ._backwards import Gradients
 from ._changed import Held
-from ._checked import Gradients, Told
+from ._checked import Told
 from ._earlier import Earlier, Plain, count_nodes, through
 from ._generators import torch_states
 from ._graph import check_reached, parts_reached
@@ -583,14 +584,15 @@ class Passes:
     def _back(self, gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
         if self.order is None:
             found, _, report = self._once(gradients, None)
+            fidelity = report.fidelity
         else:
             loop = self._ordered(gradients)
             if self.running is None:
                 self.learned = Ordered(loop, self._key()).due()
-            report = Ordered(loop, self._key()).go(self.learned)
+            fidelity = Ordered(loop, self._key()).go(self.learned)
             found = loop.gradients
-        if self.told is not None and report.fidelity is not None:
-            self.told(report.fidelity)
+        if self.told is not None and fidelity is not None:
+            self.told(fidelity)
         return found
 
     def _ordered(self, gradients: Sequence[torch.Tensor | None]) -> TorchLoop:

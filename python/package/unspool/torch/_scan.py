@@ -9,6 +9,8 @@ lets go of the segment.
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +18,7 @@ from typing import Any
 
 import torch
 from unspool._adjoint.report import Fidelity
-from unspool._gradient import refuse_gradient
+from unspool._gradient import Gradient, Learned
 from unspool._history import at_death, close_quietly, free_host
 from unspool.errors import OptionError
 
@@ -27,6 +29,7 @@ from ._eager import uncompiled
 from ._earlier import mark_of
 from ._inputs import see_all_inputs
 from ._layout import bytes_of_tensor, can_be_saved
+from ._ordered_scan import OrderedScan, check_scan
 from ._recompute import Frame
 from ._segments import ALIGNMENT, OVERHEAD, PROBED, Measure, Segments, Sizes
 from ._spools import Snapshot, budget_bytes, open_spool, place_of, spool_of
@@ -82,7 +85,9 @@ def scan(
             one, a spool is opened in main memory, and beside it on disk in the folder for temporary
             files if that is too small, and closed when the graph is gone.
         codec: of these states, as in `Spool`. With a bound, segments are recomputed from states
-            that differ within it: gradients are then those of a nearby trajectory.
+            that differ within it: gradients are then those of a nearby trajectory. Or an
+            `unspool.Gradient`, which chooses bounds from the accuracy that the gradient has to
+            have. In its first backward pass copies of all segments are taken back several times.
         until: `until(carry)` ends the loop after the step that makes it true. It is asked after
             each step, which waits for a GPU. With it, `length` may be left out.
         check: the number of states, spread over the loop, that are also kept without loss, to
@@ -90,9 +95,10 @@ def scan(
             copies of all segments are then taken back twice, and those of the checked states three
             times, so that it takes some three times as long. Above 5 % there is an
             `unspool.types.FidelityWarning`.
-        fidelity: is called with what `check` has found, an `unspool.types.Fidelity`. Its arrays are
-            called `init[0]`, `xs[0]` and so on by the leaves of the argument, and `params[0]` and
-            so on what `step` reads besides, in no particular order.
+        fidelity: is called with what `check` or a `Gradient` has found, an
+            `unspool.types.Fidelity`. Its arrays are called `init[0]`, `xs[0]` and so on by the
+            leaves of the argument, and `params[0]` and so on what `step` reads besides, in no
+            particular order.
         report: is called once, when the loop has run, with how it was cut, an object to be printed.
             `report=print` shows it, with what half and twice the budget would change, and on a CPU
             what the resident memory of the process grew by.
@@ -101,8 +107,8 @@ def scan(
         The last carry, and the outputs stacked; None as outputs where no step has one.
 
     Raises:
-        OptionError: an argument makes no sense, or `step` returned no pair; `check` together with
-            `until`.
+        OptionError: an argument makes no sense, or `step` returned no pair; `check` or a `Gradient`
+            together with `until`; a `Gradient` that is `strict`, or on an IncrementalSpool.
         ArrayError: `xs` has something that is not a tensor, or `step` an output that is none; with
             `check`, a part of the carry needs a gradient and cannot be saved.
         All that `Spool.save` raises; and, in the backward pass, all that `Spool.restore` raises,
@@ -114,8 +120,8 @@ def scan(
         isinstance(segment, bool) or not isinstance(segment, int) or segment < 1
     ):
         raise OptionError(f'scan(segment={segment!r}): write a number of steps, or "auto".')
-    refuse_gradient("torch.scan", codec)
-    checks = count_of("scan", check, fidelity)
+    order = codec if isinstance(codec, Gradient) else None
+    checks = count_of("scan", check, fidelity, order is not None)
     if checks and until is not None:
         raise OptionError(
             "scan(check=...): the states to be checked are spread over the loop, and with `until` "
@@ -126,25 +132,35 @@ def scan(
     see_all_inputs()
     loop = _Loop(step, rows, until)
     given = spool_of("scan", spool)
+    if order is not None:
+        check_scan(order, given, until)
     if not torch.is_grad_enabled() or transformed():
         return loop.result(loop.run(init, loop.rest()))
-    carry = init if segment != "auto" else loop.probe(init)
+    watch = None if order is None else OrderedScan(step, init, rows, order, fidelity)
+    carry = init if segment != "auto" else loop.probe(init, watch)
     leaves = [leaf for leaf in flatten(carry)[0] if can_be_saved(leaf)]
     place = place_of(leaves)
-    cut = _cut(loop, leaves, budget, segment, given, 2 if checks else 1, tell)
+    cut = _cut(loop, leaves, budget, segment, given, 2 if checks else 1, tell, watch)
     if loop.ended:
         return tell(loop.result(carry), place)
     restored = 0 if cut is None else -(-loop.left() // cut.segment) - 1
-    if checks and not restored and fidelity is not None:
-        fidelity(Fidelity((), 0, {}))
+    if not restored and fidelity is not None:
+        fidelity(Fidelity((), 0, {}, target=None if order is None else order.relative))
     if cut is None:
         return tell(loop.result(loop.run(carry, loop.rest())), place)
-    if not checks or not restored:
-        keeper = _Keeper(given, cut, leaves, codec)
-        return tell(loop.result(_segmented(loop, carry, keeper, None)), place)
-    keeper = _Keeper(given, cut, leaves, codec, min(checks, restored) + 1)
-    watch = Check(step, init, rows, restored, checks, fidelity)
-    return tell(watch.results(_segmented(loop, carry, keeper, watch), loop.outputs), place)
+    if restored and watch is not None:
+        learned = watch.begin(restored)
+        keeper = _Keeper(given, cut, leaves, learned or "lossless", 3)
+        watch.keep_early(functools.partial(_Start, keeper, exact=True), keeper.spool)
+        found = watch.results(_segmented(loop, carry, keeper, watch), loop.outputs)
+    elif restored and checks:
+        keeper = _Keeper(given, cut, leaves, codec, min(checks, restored) + 1)
+        check_ = Check(step, init, rows, restored, checks, fidelity)
+        found = check_.results(_segmented(loop, carry, keeper, check_), loop.outputs)
+    else:
+        keeper = _Keeper(given, cut, leaves, None if order is not None else codec)
+        found = loop.result(_segmented(loop, carry, keeper, None))
+    return tell(found, place)
 
 
 def _cut(
@@ -155,6 +171,7 @@ def _cut(
     given: Any,
     alive: int,
     tell: Teller,
+    watch: OrderedScan | None,
 ) -> Segments | None:
     """How the steps that are left are cut; the saved tensors of so many segments are alive at
     once."""
@@ -170,6 +187,10 @@ def _cut(
         cut = sizes.cut(limit)
     else:
         limit, cut = None, _as_given(segment, sizes)
+    if watch is not None and cut is not None:
+        # A budget may be another one each time, and bounds are those of segments of one length.
+        length = watch.segment(cut.segment, leaves, left, segment == "auto")
+        cut = cut if length == cut.segment else _as_given(length, sizes)
     tell.chosen = limit, sizes, cut
     return cut
 
@@ -185,6 +206,10 @@ def _as_given(segment: int, of: Sizes) -> Segments:
 def _bytes(leaves: list[torch.Tensor]) -> int:
     """What a carry takes in memory."""
     return sum(bytes_of_tensor(leaf) + ALIGNMENT for leaf in leaves)
+
+
+#: What goes back through copies of the segments before autograd does.
+Watching = Check | OrderedScan | None
 
 
 class _Loop:
@@ -252,8 +277,11 @@ class _Loop:
             assert self.until is not None
             return bool(self.until(unflatten(seen, tree)))
 
-    def probe(self, carry: Any) -> Any:
+    def probe(self, carry: Any, watch: OrderedScan | None) -> Any:
         """Takes two steps, and counts what the second one saves."""
+        moment = None if watch is None else self.watch.moment(flatten(carry)[0])
+        if watch is not None:
+            watch.early(carry, self.upto(PROBED), moment)
         measure = Measure()
         measure.known(self.rows.leaves)
         with measure:
@@ -262,6 +290,8 @@ class _Loop:
                 if not self.ended:
                     carry = self.run(carry, self.upto(1))
             self.saved = measure.count() - before
+        if moment is not None:
+            self.watch.learn(moment)
         return carry
 
     def result(self, carry: Any) -> tuple[Any, Any]:
@@ -273,6 +303,7 @@ class _Keeper:
     """The spool of a loop, and the order in which its states come back.
 
     Attributes:
+        codec: of the states; or what was learned, which has a bound for each of them.
         segment: the steps in a segment.
         spool: the given one, or one of our own with room for `more` states, which is closed when
             nothing refers to this.
@@ -288,13 +319,18 @@ class _Keeper:
             at_death(self, close_quietly, self.spool)
         # With one tier alone there is nothing to bring back.
         self._announced = len(self.spool.stats().tiers) < 2
+        self._count = 0
         self._saved: dict[int, None] = {}
         # The last segment so far, whose end is compared when it is computed again.
         self._last: weakref.ref[Frame] | None = None
 
     def keep(self, tensors: list[torch.Tensor]) -> Snapshot:
         """Saves a state."""
-        snapshot = Snapshot(self, tensors, self.codec)
+        codec = self.codec
+        if isinstance(codec, Learned):
+            codec = codec.bound(self._count)
+        self._count += 1
+        snapshot = Snapshot(self, tensors, codec)
         if snapshot.version is not None and not self._announced:
             self._saved[snapshot.version] = None
         return snapshot
@@ -350,6 +386,14 @@ class _Start:
         self.snapshot: Snapshot | None = None
         if made:
             self.snapshot = Snapshot(keeper, made, "raw") if exact else keeper.keep(made)
+
+    def within(self, codec: Any) -> _Start:
+        """The same as a codec brings it back."""
+        if self.snapshot is None:
+            return self
+        other = copy.copy(self)
+        other.snapshot = Snapshot(self.keeper, self.snapshot.load(), codec)
+        return other
 
     def carry(self) -> Any:
         """The carry."""
@@ -424,10 +468,11 @@ def _keeping(frame: Frame, carry: Any) -> Iterator[None]:
             hook.remove()
 
 
-def _segmented(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
+def _segmented(loop: _Loop, carry: Any, keeper: _Keeper, check: Watching) -> Any:
     """Takes all steps that are left, in segments; the last one is not computed again, as its memory
     is free once the others are."""
-    kind = kind_of_step("scan", loop.watch, carry) if check is None else None
+    checked = isinstance(check, Check)
+    kind = None if checked else kind_of_step("scan", loop.watch, carry)
     while not loop.ended:
         last = loop.rows.length is not None and loop.left() <= keeper.segment
         if last and loop.until is None:
@@ -438,25 +483,25 @@ def _segmented(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) ->
     return carry
 
 
-def _last(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None) -> Any:
+def _last(loop: _Loop, carry: Any, keeper: _Keeper, check: Watching) -> Any:
     """Takes the steps that are left. What they change those before must not see."""
     moment = loop.watch.moment(flatten(carry)[0])
     if check is not None:
-        exact = _Start(keeper, carry, exact=True)
-        check.add(carry, loop.upto(None), None, exact, moment)
+        exact = functools.partial(_Start, keeper, carry, exact=True)
+        check.add(carry, loop.upto(None), None, moment, exact)
     carry = loop.run(carry, loop.rest())
     loop.watch.learn(moment)
     return carry
 
 
-def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Check | None, kind: Any) -> Any:
+def _segment(loop: _Loop, carry: Any, keeper: _Keeper, check: Watching, kind: Any) -> Any:
     """Takes the steps of one segment."""
     first, step, rows = loop.done, loop.step, loop.rows
     start = _Start(keeper, carry, first=first == 0)
     moment = loop.watch.moment(flatten(carry)[0])
     if check is not None:
-        exact = _Start(keeper, carry, exact=True) if check.wants() else None
-        check.add(carry, loop.upto(keeper.segment), start, exact, moment)
+        exact = functools.partial(_Start, keeper, carry, exact=True)
+        check.add(carry, loop.upto(keeper.segment), start, moment, exact)
     steps = loop.upto(keeper.segment)
 
     # What the graph holds must not lead to the outputs of the loop.

@@ -145,6 +145,10 @@ class Outputs:
             column.append(_of_its_own(leaf))
         self._count += 1
 
+    def last(self) -> list[Any]:
+        """The output of the last step, by its leaves, before `tensors()`."""
+        return [column[-1] for column in self._columns if column]
+
     def tensors(self) -> list[torch.Tensor]:
         """The outputs that are tensors, stacked; what the steps returned is forgotten."""
         made = [torch.stack(column) for column in self._columns if column[0] is not None]
