@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pickle
 import warnings
@@ -486,3 +487,43 @@ def test_a_codec_takes_the_place_of_that_of_the_spool() -> None:
         found.append(off(loop.run(codec, Revolve(40, 5))[0], loop.exact()))
     assert found[0] < 1e-12 and found[3] < 1e-12
     assert found[1] == found[2] > 1e-5
+
+
+def test_bounds_tighten_before_the_target_is_missed_and_loosen_again() -> None:
+    loop, order = Linear(2, steps=10), unspool.Gradient(1e-3, of="gradient")
+    loop.run(order)
+    assert order.learned is not None
+    (coarse, errors), (fine, fewer) = order.learned.levels
+    assert fine[0][1].value == pytest.approx(coarse[0][1].value / 3)
+    assert fewer["gradient"] == pytest.approx(errors["gradient"] / 3, rel=0.3)
+    whole, seen = loop.exact(), loop.seen
+    # The gradient gets so much smaller that its error is 0.8 of the target.
+    size = errors["gradient"] / 0.8e-3
+    small = abs(whole) < np.quantile(abs(whole), 0.5)
+    part = np.linalg.norm(whole[small]), np.linalg.norm(whole[~small])
+    loop.seen = np.where(small, 1.0, math.sqrt(max(size**2 - part[0] ** 2, 0)) / part[1])
+    _, report = loop.run(order)
+    assert 0.7e-3 < report.fidelity.estimate <= 1e-3 and order.learned.bounds == fine
+    found, report = loop.run(order)
+    assert report.fidelity.trials == 0 and off(found, loop.exact()) < 0.5e-3
+    loop.seen = 2 * seen
+    loop.run(order)
+    assert order.learned.bounds == coarse, "the gradient is larger than it was"
+
+
+def test_without_smaller_bounds_that_do_it_measures_again_before_the_target_is_missed() -> None:
+    loop, order = Linear(2, steps=10), unspool.Gradient(1e-3, of="gradient")
+    loop.run(order)
+    assert order.learned is not None
+    order.learned = dataclasses.replace(
+        order.learned, levels=tuple((one, {"gradient": 1e9}) for one, _ in order.learned.levels)
+    )
+    order.learned = dataclasses.replace(
+        order.learned, errors={"gradient": 0.8e-3 * float(np.linalg.norm(loop.exact()))}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, report = loop.run(order)
+        assert report.fidelity.estimate == pytest.approx(0.8e-3, rel=0.01)
+        _, report = loop.run(order)
+    assert report.fidelity.trials == 2, "one for the bound that follows, one for a smaller one"

@@ -122,6 +122,8 @@ class Shot:
     def run(self, speed: Any, codec: Any) -> tuple[Any, Any, tuple[int, int]]:
         """Gradient, what a `Gradient` says of it, and bytes before and after the codec."""
         self.speed = speed
+        # The residual is what the adjoint begins with: the estimate follows its norm.
+        held = {"gradient": self.gradient, "after": self.after, "residual": self.residual}
         with unspool.Spool(host_memory="2GiB", device="cpu") as spool:
             report = unspool.adjoint(
                 StoreAll(len(self.wavelet)),
@@ -130,7 +132,7 @@ class Shot:
                 self.reverse,
                 np.zeros_like(self.after),
                 at_end=self.at_end,
-                adjoint_state={"gradient": self.gradient, "after": self.after},
+                adjoint_state=held,
                 access=unspool.types.Access(codec=codec),
             )
             coded = spool.stats().codec

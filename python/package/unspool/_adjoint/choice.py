@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -20,6 +21,9 @@ WORTH = 0.4
 
 #: The first bound that is tried, as part of the target.
 FIRST = 0.03
+
+#: By how much the bounds are smaller that later adjoints may go back to.
+FINER = 3.0
 
 #: Kinds of bounds in the order in which they are tried, and the part of the target below which the
 #: next kind is: where a gradient lives in the tails of states, parts of the range get tiny.
@@ -46,30 +50,68 @@ class Choice:
 
     def go(self, key: Any, before: Learned | None) -> Learned:
         """What the next adjoint goes by; `before` is what earlier ones went by."""
-        target, held = self.loop.order.relative, before.bounds[0][1] if before else None
-        for kind, finest in KINDS.items():
-            if held is not None and held.kind != kind:
-                continue
-            first = FIRST * target if held is None else held.value
-            found = self._search(Search(target, first, finest=finest * target), kind, EVEN)
+        if before is not None and before.bounds:
+            found = self._again(key, before.at(0) if before.levels else before)
             if found is not None:
-                return self._learned(key, kind, *found)
-            held = None
+                return found
+        target = self.loop.order.relative
+        for kind, finest in KINDS.items():
+            found = self._search(Search(target, FIRST * target, finest=finest * target), kind, EVEN)
+            if found is not None:
+                return self._learned(key, kind, *self._shaped(kind, *found))
         return Learned(key, (), {}, 0.0, why=self._why())
 
-    def _learned(self, key: Any, kind: str, bound: float, errors: Errors) -> Learned:
-        """The bounds that follow from one bound for all time that is good."""
+    def _again(self, key: Any, before: Learned) -> Learned | None:
+        """Bounds that differ over time as they did, if there are some that hold."""
+        held = before.bounds[0][1]
+        shape = tuple((step, one.value / held.value) for step, one in before.bounds)
+        found = self._searched(held.kind, held.value, shape)
+        return None if found is None else self._learned(key, held.kind, *found, before)
+
+    def _shaped(self, kind: str, bound: float, errors: Errors) -> tuple[float, Errors, Shape]:
+        """Bounds that differ over time, where they save bytes, in place of one that holds."""
         shape = self._shape(kind, bound, errors) if self._varies(bound, errors) else EVEN
-        if shape != EVEN:
-            coarsest = COARSEST / max(factor for _, factor in shape)
-            search = Search(self.loop.order.relative, bound, coarsest)
-            found = self._search(search, kind, shape)
-            bound, errors = found or (bound, errors)
-            shape = shape if found else EVEN
-        norms = {name: self.loop.order.norm(each) for name, each in errors.items()}
+        found = self._searched(kind, bound, shape) if shape != EVEN else None
+        return found or (bound, errors, EVEN)
+
+    def _searched(
+        self, kind: str, bound: float, shape: Shape
+    ) -> tuple[float, Errors, Shape] | None:
+        """What a search that begins with a bound comes to."""
+        coarsest = COARSEST / max(factor for _, factor in shape)
+        found = self._search(Search(self.loop.order.relative, bound, coarsest), kind, shape)
+        return None if found is None else (*found, shape)
+
+    def _learned(
+        self,
+        key: Any,
+        kind: str,
+        bound: float,
+        errors: Errors,
+        shape: Shape,
+        before: Learned | None = None,
+    ) -> Learned:
+        """The bounds, and smaller ones."""
+        bounds, norms = _bounds(kind, bound, shape), self._norms(errors)
         began, added = frozenset(self.exact.begun), self.exact.added
-        source = self.exact.source
-        return Learned(key, _bounds(kind, bound, shape), norms, source, began, added)
+        learned = Learned(key, bounds, norms, self.exact.source, began, added)
+        finer = _bounds(kind, bound / FINER, shape)
+        if before is not None and before.levels and before.bounds == bounds:
+            # The same loop as before: both errors are taken to have changed alike.
+            others = {
+                name: each * share(norms[name], before.errors[name])
+                for name, each in before.levels[-1][1].items()
+            }
+            finer = before.levels[-1][0]
+        else:
+            others = self._norms(self._errors(finer))
+        levels = [(bounds, norms)]
+        if all(others[name] < each for name, each in norms.items() if each):
+            levels.append((finer, others))
+        return dataclasses.replace(learned, levels=tuple(levels))
+
+    def _norms(self, errors: Errors) -> dict[str, float]:
+        return {name: self.loop.order.norm(each) for name, each in errors.items()}
 
     def _search(self, search: Search, kind: str, shape: Shape) -> tuple[float, Errors] | None:
         """The bound that a search comes to, and what it does."""

@@ -31,6 +31,10 @@ GROWTH = 1e6
 #: Adjoints after which bounds are measured again.
 EVERY = 50
 
+#: Parts of the target: above the first one the next adjoint goes by smaller bounds, and with an
+#: estimate up to the second one by larger ones.
+HIGH, LOW = 0.7, 0.5
+
 
 class Ordered:
     """One adjoint with a `Gradient`.
@@ -49,7 +53,7 @@ class Ordered:
         """What this adjoint goes by; None if it has to learn."""
         order = self.order
         if order.learned is not None and order.learned.key != self.key:
-            order.learned = None
+            order.learned = order.before = None
         order.since += 1
         again = order.learned is not None and order.learned.bounds and order.since >= EVERY
         return None if again else order.learned
@@ -64,18 +68,33 @@ class Ordered:
         found = self.loop.follow(learned)
         effects = self._estimates(learned, found)
         worst = max(effects.values(), default=0.0)
-        if worst <= self.order.relative:
-            return self._said(found, learned, effects)
-        self.order.learned = None
-        if self.order.strict:
-            self.loop.put(start)
-            return self._learn(start)
-        self._warn(
-            f"the gradient that was returned is off by about {worst:.1e}, and "
-            f"{self.order.relative:g} was asked for; the next adjoint measures new bounds. "
-            "strict=True computes such a gradient again."
-        )
+        self._settle(learned, found, worst)
+        if worst > self.order.relative:
+            self.order.learned = None
+            if self.order.strict:
+                self.loop.put(start)
+                return self._learn(start)
+            self._warn(
+                f"the gradient that was returned is off by about {worst:.1e}, and "
+                f"{self.order.relative:g} was asked for; the next adjoint measures new bounds. "
+                "strict=True computes such a gradient again."
+            )
         return self._said(found, learned, effects)
+
+    def _settle(self, learned: Learned, found: Seen, worst: float) -> None:
+        """What the next adjoint goes by: the largest measured bounds with an error that would have
+        been well below the target in this one; without any, it measures again."""
+        order, levels = self.order, [bounds for bounds, _ in learned.levels]
+        held = levels.index(learned.bounds) if levels else 0
+        for level in range(len(levels)):
+            other = learned.at(level)
+            limit = LOW if level < held else HIGH
+            if max(self._estimates(other, found).values(), default=0.0) <= limit * order.relative:
+                order.learned = other
+                return
+        if worst > HIGH * order.relative and levels:
+            order.before = learned.finer(max(LOW * order.relative / worst, 1e-3))
+            order.learned = None
 
     def _estimates(self, learned: Learned, found: Seen) -> dict[str, float]:
         """The error of each array: that which was measured, as far as the adjoint began with more
@@ -90,9 +109,9 @@ class Ordered:
 
     def _learn(self, start: Any) -> Fidelity:
         """An adjoint with lossless states, and those with bounds."""
-        before, exact = self.order.learned, self.loop.run(None)
+        before, exact = self.order.before or self.order.learned, self.loop.run(None)
         self.order.check(self.loop.call, exact.gradient)
-        end, self.order.since = self.loop.copies(), 0
+        end, self.order.since, self.order.before = self.loop.copies(), 0, None
         why, lasting = self._refusal(exact)
         learned = Learned(self.key, (), {}, 0.0, why=why)
         if not why:

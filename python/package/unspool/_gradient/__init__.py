@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..codecs.values import Bound
@@ -33,6 +33,7 @@ class Learned:
         began: the names of the arrays that it began with.
         added: the names of those to which it adds.
         why: why states stay lossless.
+        levels: bounds and errors that were measured, the coarsest first; these are among them.
     """
 
     key: Any
@@ -42,6 +43,17 @@ class Learned:
     began: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
     why: str = ""
+    levels: tuple[tuple[tuple[tuple[int, Bound], ...], Mapping[str, float]], ...] = ()
+
+    def at(self, level: int) -> Learned:
+        """The same with other bounds that were measured."""
+        bounds, errors = self.levels[level]
+        return replace(self, bounds=bounds, errors=errors)
+
+    def finer(self, factor: float) -> Learned:
+        """The same with bounds that are smaller, of which nothing is known."""
+        made = tuple((n, Bound(**{one.kind: one.value * factor})) for n, one in self.bounds)
+        return replace(self, bounds=made, levels=())
 
     def bound(self, step: int) -> Bound | str:
         """The codec of the state before a step."""
@@ -62,9 +74,10 @@ class Gradient:
     holds what was found, and begins anew when shapes, the number of steps or the schedule change.
 
     An adjoint with bounds estimates its error: that of the bounds, scaled by what the adjoint
-    began with, compared with the gradient that was found. If the estimate is above the target
-    there is an `unspool.types.FidelityWarning`, and the next adjoint measures again. One in
-    50 adjoints measures in any case.
+    began with, compared with the gradient that was found. If the estimate is above 0.7 of the
+    target, the next adjoint goes by smaller bounds that were measured as well, or measures again.
+    If it is above the target there is an `unspool.types.FidelityWarning`. One in 50 adjoints
+    measures in any case.
 
     Where bounds cannot hold the target, states stay lossless, and a warning says why.
 
@@ -97,6 +110,8 @@ class Gradient:
         self.relative, self.component, self.strict = float(relative), component, strict
         self.of = (of,) if isinstance(of, str) else None if of is None else tuple(of)
         self.learned: Learned | None = None
+        # Bounds that do not hold any more, with which a search begins.
+        self.before: Learned | None = None
         self.since = 0
 
     def __repr__(self) -> str:
@@ -164,5 +179,5 @@ def refuse_gradient(call: str, codec: Any) -> None:
         raise OptionError(
             f"{call}(codec={codec!r}): its bounds are chosen outside of a traced program, by "
             "gradients that are computed one after the other. Use unspool.adjoint with jitted "
-            "steps, which takes it; or give a Bound, and `check` or a second gradient beside it."
+            "steps, which takes it; or give a Bound and compare two gradients."
         )
