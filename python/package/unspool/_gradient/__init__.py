@@ -66,7 +66,8 @@ class Learned:
 
 class Gradient:
     """Accuracy of a gradient, in the place of a codec: `access=Access(codec=Gradient(1e-3))` of
-    `unspool.adjoint`, `codec=Gradient(1e-3)` of `unspool.torch.adjoint` and `unspool.torch.scan`.
+    `unspool.adjoint`, `codec=Gradient(1e-3)` of `unspool.torch.adjoint`, `unspool.torch.scan` and
+    `unspool.interop.deepwave.history`.
 
     The first adjoint returns the gradient of lossless states. It runs the loop several times more,
     with bounds, and measures what each does to the gradient. Later adjoints of the same loop use

@@ -10,7 +10,7 @@ Neither Deepwave nor PyTorch is imported before `history` is entered.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from unspool._history import checked
@@ -20,7 +20,14 @@ __all__ = ["history"]
 
 
 @contextlib.contextmanager
-def history(spool: Any, segment: int = 8, *, once: bool = False) -> Iterator[None]:
+def history(
+    spool: Any,
+    segment: int = 8,
+    *,
+    once: bool = False,
+    codec: Any = None,
+    fidelity: Callable[[Any], Any] | None = None,
+) -> Iterator[None]:
     """A `with` block in which Deepwave's propagators keep their history in `spool`.
 
         with history(spool):
@@ -42,14 +49,21 @@ def history(spool: Any, segment: int = 8, *, once: bool = False) -> Iterator[Non
             are called less often, and checkpoints are larger: the fastest tier needs room for a
             few of them.
         once: each graph is gone back through once.
+        codec: an `unspool.Gradient`, which chooses bounds from the accuracy that the gradient has
+            to have, in place of the codec of the spool. The first backward pass runs several times.
+            Checkpoints are then copied into the spool.
+        fidelity: is called with what it has found in a backward pass, an `unspool.types.Fidelity`,
+            whose arrays have the names of the models.
 
     Raises:
-        OptionError: `spool` or `segment` makes no sense.
+        OptionError: `spool`, `segment` or `codec` makes no sense; or a `Gradient` is `strict`, or
+            on an IncrementalSpool.
         MissingLibraryError: Deepwave is not installed, or not in a version that is known here.
 
     A propagator raises, within the block:
         OptionError: it was asked for another place for its history, or compression, or for two
-            histories; or the spool has its fastest tier elsewhere.
+            histories; or the spool has its fastest tier elsewhere; with a `Gradient`, in the
+            backward pass, it is not `deepwave.scalar`, or has a `backward_callback`.
         All that `Spool.writing` raises; and, in the backward pass, all that `Spool.reading` raises.
     """
     checked("history", spool, "writing")
@@ -60,7 +74,8 @@ def history(spool: Any, segment: int = 8, *, once: bool = False) -> Iterator[Non
     from unspool.interop.deepwave import _known
 
     _known.check()
-    from unspool.interop.deepwave import _engine
+    from unspool.interop.deepwave import _engine, _ordered
 
-    with _engine.entered(spool, segment, once):
+    _ordered.check_history(codec, fidelity, spool)
+    with _engine.entered(spool, segment, once, codec, fidelity):
         yield

@@ -18,18 +18,18 @@ from unspool.interop.deepwave._store import Store, Window
 
 __all__ = ["entered"]
 
-#: The spool of the innermost block of this thread, the steps in a checkpoint, and whether each
-#: graph is gone back through once.
-_current: contextvars.ContextVar[tuple[Any, int, bool] | None] = contextvars.ContextVar(
+#: The arguments of the innermost block of this thread: the spool, the steps in a checkpoint,
+#: whether each graph is gone back through once, the codec, and what is told of it.
+_current: contextvars.ContextVar[tuple[Any, int, bool, Any, Any] | None] = contextvars.ContextVar(
     "unspool.interop.deepwave", default=None
 )
 
 
 @contextlib.contextmanager
-def entered(spool: Any, segment: int, once: bool) -> Iterator[None]:
+def entered(spool: Any, segment: int, once: bool, codec: Any, told: Any) -> Iterator[None]:
     """See `unspool.interop.deepwave.history`."""
     with _patches.needed():
-        token = _current.set((spool, segment, once))
+        token = _current.set((spool, segment, once, codec, told))
         try:
             yield
         finally:
@@ -68,10 +68,18 @@ def _backward(plain: Callable[..., Any], /, *arguments: Any, **named: Any) -> An
         return plain(*arguments, **named)
     call, swap = named.pop("make_call", _default_call(plain)), named.pop("swap")
     scratch = named.get("extra_grad_scratch") or ()
-    with store.backward_lock, Window(forward=False) as window:
-        store.announce()
-        pieces = _Pieces(window, call, swap, scratch)
-        return plain(*arguments, make_call=pieces, swap=_nothing, **named)
+
+    def run(trial: bool = False) -> Any:
+        with Window(forward=False) as window:
+            store.announce()
+            pieces = _Pieces(window, call, swap, scratch)
+            # Where they need no padding, the engine works in these themselves.
+            fields = [each.clone() for each in named["grad_wavefields"]]
+            given = named | {"grad_wavefields": fields} if store.order else named
+            return plain(*arguments, make_call=pieces, swap=_nothing, **given)
+
+    with store.backward_lock:
+        return run() if store.order is None else store.back(run, arguments[0].name, named)
 
 
 def _default_call(plain: Callable[..., Any]) -> Callable[..., int]:

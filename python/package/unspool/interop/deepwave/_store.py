@@ -11,6 +11,7 @@ import torch
 from deepwave import _storage as _theirs
 from unspool._history import discard_quietly, reserve
 from unspool.errors import CapacityError, OptionError
+from unspool.interop.deepwave._ordered import Order
 
 __all__ = ["Store", "Window"]
 
@@ -32,11 +33,15 @@ class Store(_theirs.StorageManager):
         segment: steps in a checkpoint.
         once: whether it is gone back through once.
         slots: the numbers of the slots that have a history.
+        order: what is chosen for it, with a `Gradient`.
     """
 
-    def __init__(self, spool: Any, segment: int, once: bool, *arguments: Any) -> None:
+    def __init__(
+        self, spool: Any, segment: int, once: bool, codec: Any, told: Any, *arguments: Any
+    ) -> None:
         super().__init__(*arguments)
         _check(self)
+        self.order = None if codec is None else Order(codec, told, spool)
         self.spool, self.segment, self.once = spool, segment, once
         self.slots: list[int] = []
         self._count = self.nt // self.step_ratio
@@ -87,7 +92,22 @@ class Store(_theirs.StorageManager):
         steps = min(self.segment, self._count - piece * self.segment)
         return (steps, self.n_shots, *self.shot_shape)
 
+    def back(self, run: Any, name: str, named: dict[str, Any]) -> Any:
+        """What `run` returns of the backward pass of a propagator, with a `Gradient`."""
+        assert self.order is not None
+        found = self.order.back(self._pieces, run, name, named)
+        if self.once:
+            for piece in range(self._pieces):
+                discard_quietly(self.spool, self._first + piece)
+        return found
+
     def _writing(self, piece: int) -> Any:
+        if self.order is not None:
+            loop = self.nt, self.step_ratio, self.n_shots, tuple(self.shot_shape), str(self.dtype)
+            self.order.begin((*loop, self.segment, tuple(self.slots)), self._pieces)
+            shapes = {f"model{slot}": self._shape(piece) for slot in self.slots}
+            options = {"dtype": self.dtype, "device": self.device}
+            return self.order.writing(self._first + piece, piece, shapes, options)
         dtype = str(self.dtype).removeprefix("torch.")
         arrays = {f"model{slot}": (self._shape(piece), dtype) for slot in self.slots}
         return self.spool.writing(self._first + piece, stream=self._stream(), to="torch", **arrays)
@@ -99,13 +119,15 @@ class Store(_theirs.StorageManager):
                 "this history was gone back through before: write history(once=False) for more "
                 "than one backward pass through a graph."
             )
-        return self.spool.reading(version, stream=self._stream(), to="torch")
+        plain = self.spool.reading(version, stream=self._stream(), to="torch")
+        trial = self.order is not None and self.order.trial is not None
+        return self.order.reading(plain, piece) if trial else plain
 
     def announce(self) -> None:
         """Tells the spool that all of it is about to be read, from the last checkpoint on."""
         versions = range(self._first, self._first + self._pieces)
         order = [each for each in reversed(versions) if each in self.spool]
-        self.spool.expect(order, once=self.once)
+        self.spool.expect(order, once=self.once and self.order is None)
 
     def point(self, tensors: dict[str, torch.Tensor], piece: int) -> None:
         """Lets the kernels find the history of a checkpoint in `tensors`.
