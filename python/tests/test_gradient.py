@@ -527,3 +527,23 @@ def test_without_smaller_bounds_that_do_it_measures_again_before_the_target_is_m
         assert report.fidelity.estimate == pytest.approx(0.8e-3, rel=0.01)
         _, report = loop.run(order)
     assert report.fidelity.trials == 2, "one for the bound that follows, one for a smaller one"
+
+
+def test_errors_and_bytes_by_time() -> None:
+    order = unspool.Gradient(1e-3, of="gradient")
+    driven(fading(), StoreAll, order)
+    _, report = driven(fading(), StoreAll, order)
+    found = report.fidelity
+    assert [one.first for one in found.times] == [0, 16, 32, 48]
+    assert sum(one.stored_bytes for one in found.times) == found.stored_bytes
+    assert sum(one.raw_bytes for one in found.times) == found.raw_bytes
+    assert [one.bound for one in found.times] == [bound for _, bound in found.bounds]
+    # Errors of independent states: each stretch has the same part of them.
+    parts = [one.error for one in found.times]
+    assert math.hypot(*parts) == pytest.approx(found.estimate, rel=0.2)
+    assert max(parts) < 1.2 * min(parts)
+    lines = found.picture().splitlines()
+    assert len(lines) == 5 and all("#####" in line for line in lines[1:])
+    assert found.picture() in str(report)
+    _, report = Linear(0, steps=10).run(unspool.Gradient(1e-3))
+    assert report.fidelity.picture() == "" and report.fidelity.times == ()

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._adjoint import AdjointReport, Chosen, Effect, Fidelity, FidelityWarning, Progress
+from ._adjoint import (
+    AdjointReport,
+    Chosen,
+    Effect,
+    Fidelity,
+    FidelityWarning,
+    Progress,
+    Stretch,
+)
 from ._adjoint.options import Access, Resume
 from ._doctor import Diagnosis
 from ._restart import CheckpointPart
@@ -35,6 +43,7 @@ __all__ = [
     "Region",
     "Resume",
     "Stop",
+    "Stretch",
     "TiledArray",
 ]
 

@@ -22,7 +22,7 @@ from .durable import Durable
 from .fidelity import CheckedRun
 from .options import LOOKAHEAD, Access, Resume
 from .ordered import check_order, ordered
-from .report import AdjointReport, Chosen, Effect, Fidelity, FidelityWarning, Progress
+from .report import AdjointReport, Chosen, Effect, Fidelity, FidelityWarning, Progress, Stretch
 from .resumed import ResumableRun
 from .run import Job, Run
 from .states import Part, State
@@ -34,6 +34,7 @@ __all__ = [
     "Fidelity",
     "FidelityWarning",
     "Progress",
+    "Stretch",
     "adjoint",
 ]
 

@@ -42,11 +42,13 @@ class Choice:
 
     Attributes:
         trials: adjoints that were run.
+        parts: as of `Learned`.
     """
 
     def __init__(self, loop: Loop, exact: Found, start: Any) -> None:
         self.loop, self.exact, self.start = loop, exact, start
         self.trials = 0
+        self.parts: tuple[tuple[int, float], ...] = ()
 
     def go(self, key: Any, before: Learned | None) -> Learned:
         """What the next adjoint goes by; `before` is what earlier ones went by."""
@@ -108,7 +110,8 @@ class Choice:
         levels = [(bounds, norms)]
         if all(others[name] < each for name, each in norms.items() if each):
             levels.append((finer, others))
-        return dataclasses.replace(learned, levels=tuple(levels))
+        parts = self.parts if before is None else before.parts
+        return dataclasses.replace(learned, levels=tuple(levels), parts=parts)
 
     def _norms(self, errors: Errors) -> dict[str, float]:
         return {name: self.loop.order.norm(each) for name, each in errors.items()}
@@ -146,6 +149,8 @@ class Choice:
         single = [first, *later]
         products = [[self._product(one, other) for other in single] for one in single]
         counts = [end - begin for begin, end in zip(edges, ends, strict=True)]
+        worst = [self.loop.worst(one, self.exact) / bound for one in single]
+        self.parts = tuple(zip(edges, worst, strict=True))
         return tuple(zip(edges, shaped(products, counts), strict=True))
 
     def _product(self, one: Errors, other: Errors) -> float:

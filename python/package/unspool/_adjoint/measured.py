@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from .._gradient import Gradient, Learned, norm_of
@@ -30,6 +30,7 @@ class Found(NamedTuple):
         added: the arrays to which it added.
         report: what the driver says, if there is one.
         bytes: those that were encoded, and what they became.
+        parts: the same by the first step of each stretch of time, where that is known.
     """
 
     gradient: dict[str, Any]
@@ -38,6 +39,7 @@ class Found(NamedTuple):
     added: frozenset[str]
     report: AdjointReport | None
     bytes: tuple[int, int]
+    parts: Mapping[int, tuple[int, int]] = {}
 
     @property
     def source(self) -> float:
@@ -51,13 +53,14 @@ class Seen(NamedTuple):
     Attributes:
         sizes: the norm of what it added to each array.
         source: the norm of all that it began with.
-        report, bytes: as of `Found`.
+        report, bytes, parts: as of `Found`.
     """
 
     sizes: dict[str, float]
     source: float
     report: AdjointReport | None
     bytes: tuple[int, int]
+    parts: Mapping[int, tuple[int, int]] = {}
 
 
 class BoundedRun(Run):
@@ -66,10 +69,29 @@ class BoundedRun(Run):
     def __init__(self, job: Job, learned: Learned | None) -> None:
         super().__init__(job)
         self.learned = learned
+        self._firsts = () if learned is None else tuple(first for first, _ in learned.parts)
+        self._at, self._before = 0, job.spool.stats().codec
+        self._parts: dict[int, tuple[int, int]] = {}
 
     def codec_of(self, step: int) -> Any:
         """The codec of the state before a step."""
+        first = max((each for each in self._firsts if each <= step), default=0)
+        if first != self._at:
+            self._note(first)
         return "lossless" if self.learned is None else self.learned.bound(step)
+
+    def parts(self) -> dict[int, tuple[int, int]]:
+        """The bytes of the states of each stretch of time, and what they became."""
+        self._note(0)
+        return self._parts if self._firsts else {}
+
+    def _note(self, first: int) -> None:
+        """From now on states are those of another stretch."""
+        now = self.job.spool.stats().codec
+        raw, stored = encoded(self._before, now)
+        known = self._parts.get(self._at, (0, 0))
+        self._parts[self._at] = known[0] + raw, known[1] + stored
+        self._at, self._before = first, now
 
 
 class Loop(abc.ABC):
@@ -125,7 +147,7 @@ class DrivenLoop(Loop):
         def note() -> None:
             begun.update(self.accumulated.numbers())
 
-        report, coded = self._driven(learned, note, quietly)
+        report, coded, _ = self._driven(learned, note, quietly)
         numbers = self.accumulated.numbers()
         kept = frozenset(name for name, one in begun.items() if _same(one, before.get(name)))
         return Found(
@@ -152,18 +174,18 @@ class DrivenLoop(Loop):
 
         if self.job.at_end is None:
             note()
-        report, coded = self._driven(learned, note)
+        report, coded, parts = self._driven(learned, note)
         arrays = self.accumulated.by_way()
         added = {
             name: arrays[name] - bases[name] if name in bases else arrays[name]
             for name in learned.errors
         }
         sizes = {name: self.order.norm(one) for name, one in added.items()}
-        return Seen(sizes, math.hypot(*begun.values()), report, coded)
+        return Seen(sizes, math.hypot(*begun.values()), report, coded, parts)
 
     def _driven(
         self, learned: Learned | None, note: Callable[[], None], quietly: bool = False
-    ) -> tuple[AdjointReport, tuple[int, int]]:
+    ) -> tuple[AdjointReport, tuple[int, int], dict[int, tuple[int, int]]]:
         """One run, with a look at what the adjoint begins with."""
         job, at_end, spool = self.job, self.job.at_end, self.job.spool
         if at_end is not None:
@@ -171,7 +193,8 @@ class DrivenLoop(Loop):
         if quietly:
             job = dataclasses.replace(job, progress=None)
         before = spool.stats().codec
-        return BoundedRun(job, learned).go(), encoded(before, spool.stats().codec)
+        run = BoundedRun(job, learned)
+        return run.go(), encoded(before, spool.stats().codec), run.parts()
 
     def _is_source(self, name: str, kept: frozenset[str]) -> bool:
         """Whether the adjoint begins with an array, which is no sum of earlier calls then."""

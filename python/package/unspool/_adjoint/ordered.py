@@ -14,13 +14,13 @@ import warnings
 from typing import Any
 
 from .._gradient import Gradient, Learned
-from .._unspool import Spool
+from .._increments import IncrementalSpool
 from ..errors import OptionError
 from ..schedules import Auto
 from .accumulated import Accumulated
 from .choice import Choice
 from .measured import DrivenLoop, Found, Loop, Seen, share
-from .report import AdjointReport, Effect, Fidelity, FidelityWarning
+from .report import AdjointReport, Effect, Fidelity, FidelityWarning, Stretch
 from .run import Job
 
 __all__ = ["Ordered", "check_order", "ordered"]
@@ -152,7 +152,17 @@ class Ordered:
             trials=self.trials,
             raw_bytes=found.bytes[0],
             stored_bytes=found.bytes[1],
+            times=self._times(found, learned),
         )
+
+    def _times(self, found: Found | Seen, learned: Learned) -> tuple[Stretch, ...]:
+        """What is known by time."""
+        stretches = []
+        for first, error in learned.parts:
+            bound = learned.bound(first)
+            known = found.parts.get(first, (0, 0))
+            stretches.append(Stretch(first, bound, error * bound.value, *known))
+        return tuple(stretches)
 
     def _warn(self, text: str) -> None:
         told = f"unspool.{self.loop.call}, Gradient: {text}"
@@ -179,7 +189,7 @@ def check_order(call: str, spool: Any, schedule: Any) -> None:
             f"{call}: {schedule!r} may choose another schedule each time. Give "
             "the one that a run without a `Gradient` has chosen, report.choice.schedule."
         )
-    if not isinstance(spool, Spool):
+    if isinstance(spool, IncrementalSpool):
         raise OptionError(
             f"{call}: its bounds are parts of the range, and a "
             f"{type(spool).__name__} has absolute ones: give a Spool."

@@ -56,6 +56,25 @@ class FidelityWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """What a `Gradient` knows of a stretch of time.
+
+    Attributes:
+        first: the step that it begins with.
+        bound: of its states; None where they stay lossless.
+        error: what its states alone do to the gradient, as a share of it in L2.
+        raw_bytes: bytes of its states in this adjoint that were encoded; 0 where not known.
+        stored_bytes: what they became.
+    """
+
+    first: int
+    bound: Bound | None
+    error: float
+    raw_bytes: int = 0
+    stored_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Fidelity:
     """What the codec does to a gradient, as `check=n` or an `unspool.Gradient` has estimated it.
 
@@ -71,6 +90,8 @@ class Fidelity:
         trials: adjoints that it has run beside this one to choose them.
         raw_bytes: bytes of the states of this adjoint that were encoded.
         stored_bytes: what they became.
+        times: the same by time, in two or four stretches, where that was measured: in loops of 16
+            steps and more.
     """
 
     checked: tuple[int, ...]
@@ -81,6 +102,7 @@ class Fidelity:
     trials: int = 0
     raw_bytes: int = 0
     stored_bytes: int = 0
+    times: tuple[Stretch, ...] = ()
 
     @property
     def estimate(self) -> float:
@@ -103,6 +125,20 @@ class Fidelity:
             f"({100 * self.worst:.2g} % if all errors add)"
         )
 
+    def picture(self) -> str:
+        """Error and bytes by time as a table with bars; nothing where `times` is empty."""
+        if not self.times:
+            return ""
+        most = max(one.error for one in self.times) or 1.0
+        rows = [("from step", "bound", "error", "", "states", "kept", "")]
+        for one in self.times:
+            bound = "lossless" if one.bound is None else f"{one.bound.kind}={one.bound.value:.1e}"
+            part = one.stored_bytes / one.raw_bytes if one.raw_bytes else 0.0
+            bytes_ = size(one.raw_bytes), size(one.stored_bytes), _bar(part)
+            error = f"{one.error:.1e}", _bar(one.error / most)
+            rows.append((f"{one.first:,}", bound, *error, *bytes_))
+        return table(rows)
+
     def _ordered(self) -> str:
         """What a `Gradient` has done."""
         spent = f"{size(self.stored_bytes)} kept for {size(self.raw_bytes)} of states"
@@ -113,6 +149,11 @@ class Fidelity:
         steps = [f"{one.kind}={one.value:.1e} from step {step:,}" for step, one in self.bounds]
         said += f"; bounds: {', '.join(steps)}"
         return f"{said}; {self.trials} trials" if self.trials else said
+
+
+def _bar(part: float) -> str:
+    """A bar of at most 20 signs."""
+    return ("#" * max(round(20 * part), 1 if part else 0)).ljust(20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +266,7 @@ class AdjointReport:
         if self.links:
             blocks.append(table([("movement", "bytes"), *_sizes(self.links)]))
         if self.fidelity is not None:
-            blocks.append(str(self.fidelity))
+            blocks += [text for text in (str(self.fidelity), self.fidelity.picture()) if text]
         if self.choice is not None:
             blocks.append(str(self.choice))
         return "\n\n".join(blocks)

@@ -34,6 +34,8 @@ class Learned:
         added: the names of those to which it adds.
         why: why states stay lossless.
         levels: bounds and errors that were measured, the coarsest first; these are among them.
+        parts: stretches of time, by their first steps, and the relative error of the gradient that
+            a bound of 1 in each alone would cause; empty where they were not measured.
     """
 
     key: Any
@@ -44,6 +46,7 @@ class Learned:
     added: frozenset[str] = frozenset()
     why: str = ""
     levels: tuple[tuple[tuple[tuple[int, Bound], ...], Mapping[str, float]], ...] = ()
+    parts: tuple[tuple[int, float], ...] = ()
 
     def at(self, level: int) -> Learned:
         """The same with other bounds that were measured."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from unspool import Gradient
 from unspool.errors import MissingLibraryError
 from unspool.stats import Stats
 from unspool_studies.rtm import figure, report, slices
@@ -74,6 +75,7 @@ def _lead(options: argparse.Namespace, far: Engine | None) -> int:
     choice = Choice(options.schedule, options.snapshots, options.cuts, options.cut_length)
     job = _job(options)
     gpus = _gpus(job, options, far)
+    _refuse_gradient(options, far)
     processes = 1 if far is not None else _processes(job, options, gpus)
     engine = Processes(processes) if processes > 1 else far
     if engine is None and gpus is not None:
@@ -213,9 +215,9 @@ def _job(options: argparse.Namespace) -> Job:
     )
     background = smooth(model, length)
     resume = options.resume and Resume(options.resume, options.resume_every)
-    return Job(
-        model, background, survey, options.layer, options.threads, memory, resume=resume or None
-    )
+    order = options.gradient and Gradient(options.gradient, of=("image", "light"))
+    given = (model, background, survey, options.layer, options.threads, memory)
+    return Job(*given, resume=resume or None, order=order or None)
 
 
 def _gpus(job: Job, options: argparse.Namespace, far: Engine | None) -> tuple[int, ...] | None:
@@ -230,6 +232,23 @@ def _gpus(job: Job, options: argparse.Namespace, far: Engine | None) -> tuple[in
     if max(gpus) >= (found := count_devices()):
         raise MigrationError(f"there is no GPU {max(gpus)}: CUDA sees {found}, numbered from 0")
     return gpus
+
+
+def _refuse_gradient(options: argparse.Namespace, far: Engine | None) -> None:
+    """What bounds cannot be chosen with."""
+    if options.gradient is None:
+        return
+    if options.codec is not None:
+        raise MigrationError("--gradient chooses the codec: leave out --codec")
+    if options.resume is not None:
+        raise MigrationError("--gradient migrates a shot several times: leave out --resume")
+    if options.schedule in PLANNED:
+        raise MigrationError(f"--gradient needs a --schedule that stays: not {options.schedule}")
+    if far is not None or (options.jobs or len(options.gpus or (0,))) > 1:
+        raise MigrationError(
+            "--gradient measures bounds in the first shot, which is of one process: leave out "
+            "--jobs, --mpi and --dask, or give one GPU"
+        )
 
 
 def _processes(job: Job, options: argparse.Namespace, gpus: tuple[int, ...] | None) -> int:
@@ -315,11 +334,12 @@ def _compared(job: Job, outcome: Outcome, again: Migrated, plain: str) -> dict[s
         )
     )
     found = {"identical": same, "different_shots": different, "memory": plain}
-    codec = job.memory.codec
-    if not is_lossy(codec):
+    codec, order = job.memory.codec, job.order
+    if not is_lossy(codec) and order is None:
         return found
+    name = name_of_codec(codec) if order is None else f"--gradient {order.relative:g}"
     images = [finish(one.image, one.illumination, job.model) for one in (outcome.migrated, again)]
-    return found | {"codec": name_of_codec(codec), "quality": image_quality(*images).as_dict()}
+    return found | {"codec": name, "quality": image_quality(*images).as_dict()}
 
 
 def _checked(check: dict[str, Any]) -> str:

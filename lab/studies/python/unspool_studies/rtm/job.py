@@ -96,6 +96,7 @@ class Job:
         device: the GPU that computes, or None for the CPU.
         schedule: which states of a shot are kept, over its groups of steps; None: every one.
         resume: where the job is durable, if anywhere.
+        order: how accurate the image of a shot has to be, if that is said.
     """
 
     model: Model
@@ -107,6 +108,7 @@ class Job:
     device: Device | None = None
     schedule: Schedule | None = None
     resume: Resume | None = None
+    order: unspool.Gradient | None = None
 
     @contextmanager
     def stack(self) -> Iterator[Stack]:
@@ -276,7 +278,7 @@ class _Driven:
     """Migrates shots by the job's schedule, and adds up what it made of them."""
 
     def __init__(self, job: Job, history: SpoolHistory) -> None:
-        self._schedule, self._history = job.follows, history
+        self._schedule, self._history, self._order = job.follows, history, job.order
         self.followed = Followed()
 
     def __call__(self, passes: Passes, shot: int, **options: Any) -> tuple[Floats, Floats]:
@@ -289,8 +291,8 @@ class _Driven:
             passes.reverse,
             passes.levels,
             for_reverse=passes.newest,
-            access=types.Access(first=shot * (passes.groups + 1)),
-            adjoint_state=passes.accumulated,
+            access=types.Access(first=shot * (passes.groups + 1), codec=self._order),
+            adjoint_state=passes.accumulated if self._order is None else passes.begun,
             **options,
         )
         # A GPU is done when the image is there.
@@ -303,6 +305,7 @@ class _Driven:
             time.perf_counter() - begin,
             report.forward_seconds,
             report.reverse_seconds,
+            () if report.fidelity is None else (report.fidelity,),
         )
         return found
 

@@ -6,9 +6,11 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from unspool import Gradient
+from unspool.errors import OptionError
 from unspool_studies.rtm.codec import FORMS, codec_of
 
-__all__ = ["add_options", "counts_of_cells", "interval", "lengths", "numbers"]
+__all__ = ["accuracy", "add_options", "counts_of_cells", "interval", "lengths", "numbers"]
 
 DESCRIPTION = """\
 Migrates seismic data: records every shot in a velocity model, propagates the source again through
@@ -146,6 +148,13 @@ def _memory_options(group: argparse._ArgumentGroup) -> None:
         metavar="CODEC",
         help=f"what becomes of the states (default: none): {FORMS}",
     )
+    group.add_argument(
+        "--gradient",
+        type=accuracy,
+        metavar="ERROR",
+        help="in place of --codec: the relative error that the image of a shot may have, as 1e-3; "
+        "bounds are measured in the first shot, which is migrated several times",
+    )
     group.add_argument("--device-memory", default="32MiB", metavar="SIZE", help="(default: 32MiB)")
     group.add_argument("--host-memory", default="96MiB", metavar="SIZE", help="(default: 96MiB)")
     group.add_argument("--disk", metavar="SIZE", help="at most (default: all that is free)")
@@ -195,6 +204,14 @@ def _output_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--json", action="store_true", help="print the report as JSON")
     group.add_argument("--quiet", action="store_true", help="no progress and no table")
+
+
+def accuracy(text: str) -> float:
+    """`1e-3` as an error that `unspool.Gradient` takes."""
+    try:
+        return Gradient(float(text)).relative
+    except (ValueError, OptionError) as why:
+        raise argparse.ArgumentTypeError(f"{text!r} is no accuracy such as 1e-3: {why}") from None
 
 
 def counts_of_cells(text: str) -> tuple[int, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
 from unspool.stats import Stats
+from unspool.types import Fidelity
 from unspool_studies.rtm.model import Floats
 
 __all__ = ["Figures", "Followed", "Kernels", "Migrated", "Outcome", "Shot", "Stack", "stack"]
@@ -83,6 +84,7 @@ class Followed:
         seconds: of both passes, saves and restores included.
         forward_seconds: in forward steps; where a GPU computes, only of enqueueing them.
         reverse_seconds: in those taken back, likewise.
+        fidelity: of each shot, what a `Gradient` says of its image.
     """
 
     advances: int = 0
@@ -92,11 +94,12 @@ class Followed:
     seconds: float = 0.0
     forward_seconds: float = 0.0
     reverse_seconds: float = 0.0
+    fidelity: tuple[Fidelity, ...] = ()
 
     def __add__(self, other: Followed) -> Followed:
         """Both together."""
-        pairs = zip(astuple(self), astuple(other), strict=True)
-        return Followed(*(one + another for one, another in pairs))
+        names = [field.name for field in fields(self)]
+        return Followed(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
 class Figures(NamedTuple):

@@ -67,6 +67,10 @@ class Passes:
         image, light = self._image.parts
         return {"older": older, "newer": newer, "image": image, "light": light}
 
+    def begun(self) -> dict[str, Any]:
+        """The same, and the records, by which an adjoint is as large as it is."""
+        return self.accumulated() | {"records": self._data}
+
     def now(self) -> Any:
         """The newest time level of the forward waves."""
         return self._waves.now

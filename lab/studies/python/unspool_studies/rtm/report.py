@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from unspool import __version__
-from unspool.stats import DirectionStats, LinkStats, Stats
+from unspool.stats import DirectionStats, LinkStats, Stats, plain
 from unspool_studies.rtm.codec import name_of_codec
 from unspool_studies.rtm.image import PROCESSING
 from unspool_studies.rtm.job import Job
@@ -34,6 +35,7 @@ def build(job: Job, outcome: Outcome, seconds: float, peak: int, agrees: float) 
         "history": _history(job, outcome.stats),
         "schedule": _schedule(job, outcome),
         "codec": _codec(job, outcome.stats),
+        "gradient": _gradient(outcome),
         "time": _time(outcome, seconds),
         "peak_resident_bytes": peak,
         "image": {
@@ -109,13 +111,33 @@ def _codec(job: Job, stats: Stats) -> dict[str, Any]:
     """Bytes of all states that were saved, and the largest error of a value in them."""
     used = stats.codec
     return {
-        "name": name_of_codec(job.memory.codec),
+        "name": name_of_codec(job.memory.codec) if job.order is None else "by --gradient",
         "raw_bytes": used.raw_bytes,
         "stored_bytes": used.stored_bytes,
         "ratio": used.ratio,
         "max_error": used.max_error,
         "encode_seconds": used.encode_seconds,
         "decode_seconds": used.decode_seconds,
+    }
+
+
+def _gradient(outcome: Outcome) -> dict[str, Any] | None:
+    """What `--gradient` has chosen and estimated: shots in the order in which they were done, and
+    the newest of those that went by bounds, by time, with a picture of it."""
+    found = outcome.followed.fidelity
+    if not found:
+        return None
+    # Bytes of states that went by bounds are known of them alone.
+    bounded = [one for one in found if not one.trials] or list(found)
+    return {
+        "target": found[0].target,
+        "estimates": [one.estimate for one in found],
+        "trials": [one.trials for one in found],
+        "raw_bytes": sum(one.raw_bytes for one in bounded),
+        "stored_bytes": sum(one.stored_bytes for one in bounded),
+        "by_time": [plain(dataclasses.asdict(one)) for one in bounded[-1].times],
+        "picture": bounded[-1].picture(),
+        "said": str(bounded[-1]),
     }
 
 
@@ -161,6 +183,9 @@ def show(report: dict[str, Any], stats: Stats, console: Console) -> None:
             table.add_row(*row)
         table.add_section()
     console.print(table)
+    if report["gradient"] is not None:
+        console.print(report["gradient"]["said"], highlight=False, soft_wrap=True)
+        console.print(report["gradient"]["picture"], highlight=False, soft_wrap=True)
     for warning in report["survey"]["warnings"]:
         console.print(f"warning: {warning}", style="yellow", highlight=False)
 
