@@ -164,11 +164,15 @@ def test_arrays_that_do_not_fit_on_one_rank_are_an_error_on_all(tmp_path: Path) 
 
 
 def refused(ranks: Pipes, path: Path) -> None:
-    with pytest.raises(errors.OptionError, match=r"checkpoints of 2 ranks, and this run has 3"):
-        opened(path, ranks)
+    with opened(path, ranks) as checkpoints:
+        told = "u: what rank 0 has saved differs from that of rank 1"
+        with pytest.raises(errors.ArrayError, match=told):
+            checkpoints.restore(u=np.zeros(500, np.uint64))
 
 
-def test_another_number_of_ranks_is_refused(tmp_path: Path) -> None:
+def test_what_ranks_have_each_for_itself_is_refused_with_another_number_of_them(
+    tmp_path: Path,
+) -> None:
     assert finish(start(2, work, tmp_path / "run", 2, tmp_path / "told")) == [0, 0]
     assert finish(start(3, refused, tmp_path / "run")) == [0] * 3
 

@@ -129,7 +129,7 @@ def test_runs_are_no_shorter_than_pieces_and_few():
         (np.s_[..., 0], 1, 1 << 30),
     ]
     for index, count, total in cases:
-        box = _partial._box(shape, index, "load()")
+        box = _partial.box_of(shape, index, "load()")
         parts = box.parts(box.contiguous(4), 4)
         assert (len(parts), sum(end - start for start, end in parts)) == (count, total), index
 

@@ -11,7 +11,7 @@ from . import _arrays, _trees
 from ._types import Region
 from .errors import OptionError
 
-__all__ = ["load", "region_of"]
+__all__ = ["Source", "box_of", "load", "region_of"]
 
 #: Bytes of a piece that a frame has a checksum of: what is read at least.
 PIECE = 1 << 16
@@ -26,7 +26,7 @@ def load(
         OptionError: nothing was saved under a name, or an array has no such region.
         All that `Spool.load` raises.
     """
-    source = _Source(spool, version, to, device)
+    source = Source(spool, version, to, device)
     wanted = tuple(names) or source.only()
     found = {name: source.named(name, region) for name in wanted}
     return found[wanted[0]] if len(wanted) == 1 else found
@@ -48,7 +48,7 @@ def _index_of(text: str) -> Any:
     return slice(*ends) if len(ends) > 1 else int(text)
 
 
-class _Source:
+class Source:
     """The arrays of one checkpoint."""
 
     def __init__(self, spool: Any, version: int, to: str, device: str | None) -> None:
@@ -76,7 +76,7 @@ class _Source:
         if name in self.regions and name != _trees.REGION:
             return self.array(name, region)
         if region is None and _trees.REGION in self.regions:
-            entry = _trees.entry(self._bytes(_trees.REGION), name)
+            entry = _trees.entry(self.bytes_of(_trees.REGION), name)
             if entry is not None:
                 text, arrays = entry
                 return _trees.build(text, {each: self.array(each, None) for each in arrays})
@@ -92,7 +92,7 @@ class _Source:
         dtype = _arrays.numpy_dtype(about.dtype)
         if region is None:
             region = ...
-        box = _box(about.shape, region, f"load({self.version}, {name!r}, region={region!r})")
+        box = box_of(about.shape, region, f"load({self.version}, {name!r}, region={region!r})")
         axis = box.contiguous(dtype.itemsize)
         shape = box.shape(axis)
         into = _arrays.memory(math.prod(shape) * dtype.itemsize)
@@ -102,7 +102,7 @@ class _Source:
             found = self._held()[name][region]
         return _arrays.converted(found.reshape(found.shape), about.dtype, self.to, self.device)
 
-    def _bytes(self, name: str) -> bytes:
+    def bytes_of(self, name: str) -> bytes:
         index, about = self.regions[name]
         into = _arrays.memory(about.nbytes)
         there = self.spool._read_parts(self.version, index, [(0, about.nbytes)], into)
@@ -179,7 +179,7 @@ def _moved(index: Any, by: int) -> Any:
     return slice(index.start + by, stop if stop >= 0 else None, index.step)
 
 
-def _box(shape: tuple[int, ...], region: Any, call: str) -> _Box:
+def box_of(shape: tuple[int, ...], region: Any, call: str) -> _Box:
     """The block of a region.
 
     Raises:

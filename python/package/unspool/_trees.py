@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from . import _arrays, _foreign
+from . import _arrays, _foreign, _pieces, _shards
 from ._containers import Kind, kind_of, made
 from ._types import Region
 from .errors import ArrayError, shown
@@ -27,8 +27,9 @@ from .errors import ArrayError, shown
 REGION = "unspool.tree"
 
 #: The versions of the text in it: members of enumerations and numbers of NumPy are of the second,
-#: frames of pandas, keys and pytrees of JAX and a DataTree of the third.
-FORMATS = (1, 2, 3)
+#: frames of pandas, keys and pytrees of JAX and a DataTree of the third, pieces of arrays of the
+#: fourth.
+FORMATS = (1, 2, 3, 4)
 
 #: The plain containers by their names in a text.
 _CONTAINERS = (("dict", dict), ("list", list), ("tuple", tuple))
@@ -50,13 +51,14 @@ class Anew:
 
     Its arrays are new ones, of the library and on the device of those that were saved; or those of
     `given`, where all of that has the form of what was saved. Then, where it `fills`, `value` is
-    `given`, with the numbers and texts in it. `device` is another one for new arrays.
+    `given`, with the numbers and texts in it. `device` is another one for new arrays. Arrays of
+    which ranks have pieces are new ones with the pieces that those of `like` have.
     """
 
     def __init__(
-        self, given: Any = None, device: str | None = None, *, fills: bool = False
+        self, given: Any = None, device: str | None = None, *, fills: bool = False, like: Any = None
     ) -> None:
-        self.given, self.device, self.fills = given, device, fills
+        self.given, self.device, self.fills, self.like = given, device, fills, like
         self.value: Any = None
 
 
@@ -138,6 +140,7 @@ def is_tree(value: Any) -> bool:
         or _is_record(kind)
         or kind is Anew
         or hasattr(kind, "state_dict")
+        or kind is _shards.Shard
         or _foreign.is_foreign(value)
     )
 
@@ -166,17 +169,26 @@ def entry(text: bytes, name: str) -> tuple[bytes, list[str]] | None:
     return text_of(content).encode(), [each["array"] for each in _arrays_in(found)]
 
 
+def shards_in(text: bytes) -> list[dict[str, Any]]:
+    """The arrays of a tree of which ranks have pieces, as nodes."""
+    return [node for node, _ in _pieces.sharded(_parse(text), None, _plain)]
+
+
 def assign(
-    text: bytes, tree: Any, regions: Iterable[Region] = ()
+    text: bytes, tree: Any, regions: Iterable[Region] = (), whole: _pieces.Whole | None = None
 ) -> tuple[list[tuple[str, Any]], Callable[[], None]]:
     """The arrays of a tree by the names that the text has for them, and what then writes the
     numbers and texts into it. Of the outermost dictionary some keys may be given. What lacks in a
-    dictionary or a list that is empty is made, with arrays as `regions` describe them.
+    dictionary or a list that is empty is made, with arrays as `regions` describe them. Pieces of
+    arrays are taken from `whole` then, if it is given.
 
     Raises:
         ArrayError: the tree is not the one that was saved, or cannot be changed.
+        MovedError: it asks for other pieces, and `whole` is not given.
     """
-    filler = _Filler({region.name: region for region in regions})
+    if type(tree) is Apart:
+        return list(tree.arrays.items()), lambda: None
+    filler = _Filler({region.name: region for region in regions}, whole)
     filler.fill_some(_parse(text), tree)
     return filler.arrays, filler.write
 
@@ -190,6 +202,7 @@ class _Writer:
     def __init__(self) -> None:
         self.arrays: dict[str, Any] = {}
         self.format = FORMATS[0]
+        self._shards: set[str] = set()
 
     def spell(self, value: Any, way: tuple[object, ...]) -> Any:
         if len(way) > DEPTH:
@@ -197,6 +210,8 @@ class _Writer:
         type_ = type(value)
         if type_ in _PLAIN or type_ is complex:
             return _spelled(value)
+        if (pieces := self._pieces(value, way)) is not None:
+            return pieces
         if _is_array(type_) or type_ is bytes:
             return self._array(value, way)
         if type_ is Anew:
@@ -222,6 +237,17 @@ class _Writer:
         spelled = {"array": self._name(value, way), "as": library_of(type(value))}
         place = _arrays.place_of(value) if spelled["as"] in ("torch", "cupy") else None
         return spelled if place is None else {**spelled, "on": place}
+
+    def _pieces(self, value: Any, way: tuple[object, ...]) -> dict[str, Any] | None:
+        """The pieces of an array that this process saves; None for anything else."""
+        try:
+            found = _shards.pieces_of(value)
+        except ArrayError as why:
+            raise ArrayError(f"{_place(way)}{why}.") from None
+        if found is None:
+            return None
+        self.format = max(self.format, 4)
+        return _pieces.spelled(self._shards, found, way, self._array)
 
     def _record(self, value: Any, way: tuple[object, ...]) -> dict[str, Any] | None:
         """An object field by field; None where JAX knows another way, as fields are functions."""
@@ -310,10 +336,6 @@ def _refuse_others(value: Any, way: tuple[object, ...]) -> None:
             f"{_place(way)} is a {name}, a {plain} with more than its items: pass {plain}(it), and "
             f"make a {name} of what comes back."
         )
-    if type_.__name__ == "DTensor":
-        raise ArrayError(
-            f"{_place(way)} is a DTensor, which lies on several processes: pass its to_local()."
-        )
     if callable(value) and not hasattr(type_, "__dlpack__") and not hasattr(type_, "state_dict"):
         raise ArrayError(f"{_place(way)} is a function or a class, and not data: leave it out.")
     if hasattr(value, "state_dict"):
@@ -386,7 +408,7 @@ def _unreadable() -> ArrayError:
     )
 
 
-def _read(spelled: Any, arrays: Mapping[str, Any]) -> Any:
+def _read(spelled: Any, arrays: Mapping[Any, Any]) -> Any:
     if not isinstance(spelled, dict):
         return spelled
     try:
@@ -397,10 +419,16 @@ def _read(spelled: Any, arrays: Mapping[str, Any]) -> Any:
         raise _unreadable() from cause
 
 
-def _read_node(spelled: dict[str, Any], arrays: Mapping[str, Any]) -> Any:
+def _plain(spelled: Any) -> Any:
+    return _read(spelled, {})
+
+
+def _read_node(spelled: dict[str, Any], arrays: Mapping[Any, Any]) -> Any:
     if "array" in spelled:
         array = arrays[spelled["array"]]
         return _arrays.as_bytes(array) if spelled.get("as") == "bytes" else array
+    if "shards" in spelled:
+        return _pieces.made(spelled, arrays, lambda one: _read(one, arrays))
     if "float" in spelled:
         return float(spelled["float"])
     if "complex" in spelled:
@@ -429,7 +457,7 @@ def _scalar(form: str, content: bytes) -> Any:
     return numpy.ndarray((), dtype, content)[()]
 
 
-def _read_container(base: Any, spelled: dict[str, Any], arrays: Mapping[str, Any]) -> Any:
+def _read_container(base: Any, spelled: dict[str, Any], arrays: Mapping[Any, Any]) -> Any:
     if base is dict:
         pairs = zip(spelled["dict"], spelled["of"], strict=True)
         plain: Any = {_read(key, arrays): _read(item, arrays) for key, item in pairs}
@@ -478,8 +506,15 @@ def _object(kind: Any, values: dict[str, Any]) -> Any:
 class _Filler:
     """Compares a tree with a text, and gathers what is to be written."""
 
-    def __init__(self, regions: Mapping[str, Region], *, adds: bool = True) -> None:
+    def __init__(
+        self,
+        regions: Mapping[str, Region],
+        whole: _pieces.Whole | None = None,
+        *,
+        adds: bool = True,
+    ) -> None:
         self.arrays: list[tuple[str, Any]] = []
+        self._whole = whole
         self._regions, self._adds = regions, adds
         self._later: list[Callable[[], None]] = []
         self._added: list[str] = []
@@ -516,6 +551,8 @@ class _Filler:
             spelled = {"tuple": spelled["list"]}
         if _is_value(spelled):
             self._value(_read(spelled, {}), target, way, write)
+        elif "shards" in spelled:
+            self._pieces(spelled, target, way)
         elif "array" in spelled:
             self._array(spelled, target, way, write)
         elif self._is_empty(spelled, target):
@@ -526,9 +563,16 @@ class _Filler:
 
     def _anew(self, spelled: Any, target: Anew, way: tuple[object, ...]) -> None:
         """Takes what was saved as a whole."""
+        sharded = self._sharded(spelled, target)
         nodes = {node["array"]: node for node in _arrays_in(spelled)}
-        alike = self._alike(spelled, target.given, nodes)
+        if self._whole is not None:
+            own = {each["array"] for node, _ in sharded for each in node["of"]}
+            nodes = {name: node for name, node in nodes.items() if name not in own}
+        alike = None
+        if self._whole is None or target.fills or not sharded:
+            alike = self._alike(spelled, target.given, nodes)
         if alike is None:
+            self._check_like(sharded)
             arrays = {name: self._fresh(node, way, target.device) for name, node in nodes.items()}
         else:
             arrays = dict(alike.arrays)
@@ -539,19 +583,51 @@ class _Filler:
                 alike.write()
                 target.value = target.given
                 return
-            finished = {
+            finished: dict[Any, Any] = {
                 name: _arrays.finish(array, _library_in(nodes[name]), -1)
                 for name, array in arrays.items()
             }
+            if alike is not None:
+                finished |= {_pieces.key_of(node): like for node, like in sharded}
+            elif (whole := self._whole) is not None:
+                finished |= {_pieces.key_of(node): whole.made(node, like) for node, like in sharded}
             target.value = _read(spelled, finished)
 
         self._later.append(write)
+
+    def _sharded(self, spelled: Any, target: Anew) -> list[tuple[dict[str, Any], Any]]:
+        """The arrays of which ranks have pieces, with those that say which ones are wanted."""
+        like = target.given if target.like is None else target.like
+        return list(_pieces.sharded(spelled, like, _plain))
+
+    def _check_like(self, sharded: list[tuple[dict[str, Any], Any]]) -> None:
+        """Refuses to make arrays of which ranks have pieces where nothing says which ones."""
+        for node, like in sharded:
+            anew = self._whole is not None or node["kind"] != "shard" or like is not None
+            if anew and (self._whole is None or like is None):
+                raise _pieces.without_like(node)
+
+    def _pieces(self, spelled: dict[str, Any], target: Any, way: tuple[object, ...]) -> None:
+        """Pieces of an array, from this part where it has the same ones."""
+        found = _shards.pieces_of(target)
+        if found is None:
+            raise _differs(way, target)
+        if list(found.shape) != spelled["shape"]:
+            raise ArrayError(
+                f"{_place(way)} is a piece of an array of {found.shape}, which was one of "
+                f"{tuple(spelled['shape'])} when it was saved."
+            )
+        if (whole := self._whole) is not None:
+            whole.check(spelled, found)
+            self._later.append(lambda: whole.write(spelled, found))
+            return
+        self.arrays += _pieces.matched(spelled, found, self._regions)
 
     def _alike(self, spelled: Any, given: Any, nodes: Mapping[str, Any]) -> _Filler | None:
         """What fills what was given, where that has the form of what was saved, and no other."""
         if given is None:
             return None
-        other = _Filler(self._regions, adds=False)
+        other = _Filler(self._regions, self._whole, adds=False)
         try:
             other.fill(spelled, given, (), None)
         except ArrayError:
@@ -616,6 +692,9 @@ class _Filler:
     def _put(self, spelled: dict[str, Any], target: Any, way: tuple[object, ...]) -> None:
         """Puts what was saved into a container that has nothing."""
         plain = {name: part for name, part in spelled.items() if name not in ("as", "with")}
+        if self._whole is not None:
+            for node, _ in _pieces.sharded(plain, None, _plain):
+                raise _pieces.without_like(node)
         for node in _arrays_in(plain):
             _refuse_jax(node, way)
         fresh = {node["array"]: self._fresh(node, way) for node in _arrays_in(plain)}

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, Self
 
 from .._restart import Checkpointer
 from .._restart.options import Stop
-from .._unspool import Spool
 from ..errors import CorruptCheckpointError, LostCheckpointError, OptionError, StorageError
 from .accumulated import OWN, Accumulated, shape_of
 from .pieces import Pieces
@@ -138,7 +137,7 @@ class Durable:
         step, _ = self._forward._newest(self._take)
         return None if step is None else Place(step, 0, self._problem["steps"])
 
-    def _take(self, spool: Spool, step: int) -> dict[str, Any]:
+    def _take(self, spool: Any, step: int, _: str = "") -> dict[str, Any]:
         self._state.restore(spool, step, self._stream)
         return {}
 

@@ -9,14 +9,14 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from .._files import AnyPath, absolute
-from .._foreign import made_like
 from .._partial import load as partial
+from .._pieces import MovedError
 from .._trees import is_unicode
 from .._types import Disk, record_of
 from .._unspool import Spool
@@ -35,10 +35,12 @@ from ..errors import (
     shown,
 )
 from .core import Core, Outcome, RestartCore
+from .earlier import Earlier
+from .gathered import Gathered, sharded_in
 from .keeping import keep_of, score_of, scores_of
 from .looking import Shown, as_html, as_line, due_text
 from .options import Auto, Copies, Keep, Stop
-from .parts import CheckpointPart, manifests_in, parts
+from .parts import CheckpointPart, manifests_in, parts, parts_in
 from .ranks import ranks_of
 from .requeue import AGAIN, Told, requeue
 from .signals import Signals
@@ -52,6 +54,9 @@ _UNREADABLE = (CorruptCheckpointError, LostCheckpointError, StorageError, Unknow
 
 #: What a save may fail with where a run that does not depend on it can go on.
 _NO_ROOM = (CapacityError, StorageError, WaitTimeoutError)
+
+#: What is made of a checkpoint: of one part or all of them, its step, and its small values as text.
+Take = Callable[[Spool | Gathered, int, str], dict[str, Any]]
 
 
 class Checkpointer:
@@ -128,6 +133,7 @@ class Checkpointer:
 
     # What `__del__` finds where the opening has failed.
     _open, _process = False, -1
+    _earlier: Earlier = None  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -164,9 +170,10 @@ class Checkpointer:
 
         try:
             all_ranks = ranks_of(ranks, timeout)
-            self._rank = all_ranks.rank
+            self._rank, self._size = all_ranks.rank, all_ranks.size
+            self._earlier = Earlier(self._path, all_ranks, timeout)
             self._core: Core = RestartCore(
-                self._path,
+                self._earlier.home,
                 all_ranks,
                 make,
                 every="auto" if isinstance(every, Auto) else every,
@@ -186,6 +193,8 @@ class Checkpointer:
         except BaseException:
             for spool in opened:
                 spool.close()
+            if self._earlier is not None:
+                self._earlier.close()
             raise
         self._spool = opened[0]
         self._begun = False
@@ -258,10 +267,13 @@ class Checkpointer:
         """Saves what is named, arrays on a stream as `Spool.save` takes it; `bare` as of `sort`."""
         sorted_ = sort(self._with_state(what), bare=bare)
         score = score_of(self._keep, sorted_.values)
+        self._earlier.check(_step(step))
         self._core.begin(_step(step), sorted_.text)
         if score is not None:
             self._core.score(step, score)
         try:
+            self._earlier.settle(self._keep)
+            self._earlier.forget_after(step)
             self._spool.save(step, sorted_.arrays, stream=stream)
             self._core.commit()
             self._saved, self._since = step, time.monotonic()
@@ -309,7 +321,12 @@ class Checkpointer:
             ClosedError.
         """
         self._check()
-        return self._core.candidate()
+        return self._candidate()
+
+    def _candidate(self, unreadable: Sequence[int] = ()) -> int | None:
+        """The newest checkpoint that counts, of this number of ranks or another one."""
+        own, other = self._core.candidate(list(unreadable)), self._earlier.newest(unreadable)
+        return max((step for step in (own, other) if step is not None), default=None)
 
     def restore(self, step: int | None = None, /, **targets: Any) -> int | None:
         """Gives back the newest checkpoint that counts, and returns its step, or None when there is
@@ -341,9 +358,7 @@ class Checkpointer:
         self._check()
         restoring = Restoring(targets or self._state, whole=not targets)
 
-        def take(spool: Spool, step: int) -> dict[str, Any]:
-            return restoring.take(spool, step, self._core.values(step))
-
+        take = restoring.take
         taken, states = self._newest(take) if step is None else self._exactly(_step(step), take)
         if states is not None:
             restoring.finish(states)
@@ -380,19 +395,25 @@ class Checkpointer:
             All that `Spool.load` and `restore` raise.
         """
 
-        def look(spool: Spool, step: int) -> dict[str, Any]:
-            small = read(self._core.values(step))[0]
+        def look(source: Spool | Gathered, step: int, text: str) -> dict[str, Any]:
+            small = read(text)[0]
+            if isinstance(source, Gathered):
+                source.check_values(names)
+                arrays = [name for name in names if name not in small]
+                return {**small, **source.named(arrays, region, to or "numpy", device)}
+            if any(node["shards"] in names for node in sharded_in(source, step)):
+                raise MovedError("An array is put together from all parts.")
             apart = {name: small[name] for name in names if name in small}
             others = [name for name in names if name not in apart]
             if others or region is not None:
-                found = partial(spool, step, others, region, to or "numpy", device)
+                found = partial(source, step, others, region, to or "numpy", device)
                 apart |= {others[0]: found} if len(others) == 1 else found
             return apart
 
-        def take(spool: Spool, step: int) -> dict[str, Any]:
-            small = read(self._core.values(step))[0]
-            found = {**small, **load(spool, step, to, device)}
-            return found if like is None else made_like(found, like)
+        def take(source: Spool | Gathered, step: int, text: str) -> dict[str, Any]:
+            if isinstance(source, Gathered):
+                source.check_values(None)
+            return load(source, step, read(text)[0], (to, device), like)
 
         self._check()
         if names:
@@ -402,16 +423,15 @@ class Checkpointer:
         if step is not None:
             found = self._taken(_step(step), take)
             self._core.loaded(_step(step))
+            self._earlier.go_on(_step(step), loaded=True)
             return found
         taken = self._newest(take)[1]
         if taken is None:
             raise UnknownVersionError(f"{self._path} has no checkpoint that counts.")
         return taken
 
-    def _looked(
-        self, step: int | None, names: tuple[str, ...], look: Callable[[Spool, int], dict[str, Any]]
-    ) -> Any:
-        at = self._core.candidate() if step is None else _step(step)
+    def _looked(self, step: int | None, names: tuple[str, ...], look: Take) -> Any:
+        at = self._candidate() if step is None else _step(step)
         if at is None:
             raise UnknownVersionError(f"{self._path} has no checkpoint that counts.")
         found = self._taken(at, look)
@@ -432,7 +452,9 @@ class Checkpointer:
         """
         self._check()
         if step is None:
-            step = self._restored if self._restored is not None else self._core.candidate()
+            step = self._restored if self._restored is not None else self._candidate()
+        if step in self._earlier.steps:
+            return self._taken(step, _values_of)
         return {} if step is None else read(self._core.values(_step(step)))[0]
 
     @staticmethod
@@ -554,50 +576,63 @@ class Checkpointer:
     def _rows(self) -> list[dict[str, Any]]:
         """The checkpoints of which this rank's part counts, by step."""
         with suppress(StorageError):
-            return [one for one in RestartCore.listed(self._path)[0] if self._rank in one["has"]]
+            return [
+                one
+                for one in RestartCore.listed(self._path)[0]
+                if (self._rank in one["has"] if one["ranks"] == self._size else one["counts"])
+            ]
         return []
 
-    def _newest(
-        self, take: Callable[[Spool, int], dict[str, Any]]
-    ) -> tuple[int | None, dict[str, Any] | None]:
+    def _newest(self, take: Take) -> tuple[int | None, dict[str, Any] | None]:
         """The newest checkpoint that all ranks can take, and what `take` made of it here."""
         self._check()
         unreadable: list[int] = []
-        while (step := self._core.candidate(unreadable)) is not None:
+        while (step := self._candidate(unreadable)) is not None:
             taken, raised, outcome = self._tried(step, take)
             try:
-                reasons = self._core.restored(step, *outcome)
+                reasons = self._became(step, outcome)
             except OptionError as told:
                 # What a rank was given is not what it has saved.
                 refused = raised if outcome[0] == "refused" else None
                 raise refused or ArrayError(str(told)) from None
             if not reasons:
-                self._restored, self._since = step, time.monotonic()
+                self._go_on(step)
                 return step, taken
             for text in reasons:
                 warnings.warn(text, RuntimeWarning, stacklevel=3)
             unreadable.append(step)
         return None, None
 
-    def _exactly(
-        self, step: int, take: Callable[[Spool, int], dict[str, Any]]
-    ) -> tuple[int, dict[str, Any]]:
+    def _exactly(self, step: int, take: Take) -> tuple[int, dict[str, Any]]:
         """The checkpoint of `step` on all ranks, and what `take` made of it here."""
         self._check()
         taken, raised, outcome = self._tried(step, take)
         try:
-            reasons = self._core.restored(step, *outcome)
+            reasons = self._became(step, outcome)
         except OptionError as told:
             raise raised or ArrayError(str(told)) from None
         if raised is not None or taken is None:
             raise raised or Error("A step was restored, and nothing came of it.")
         if reasons:
             raise LostCheckpointError(" ".join(reasons))
-        self._restored, self._since = step, time.monotonic()
+        self._go_on(step)
         return step, taken
 
+    def _became(self, step: int, outcome: tuple[Outcome, str]) -> list[str]:
+        """Tells all ranks what became of restoring a step; why it did not on some rank."""
+        if step not in self._earlier.steps:
+            return self._core.restored(step, *outcome)
+        return self._earlier.agree(step, outcome)
+
+    def _go_on(self, step: int) -> None:
+        """The run goes on from a step."""
+        if step in self._earlier.steps:
+            self._core.loaded(step)
+        self._earlier.go_on(step)
+        self._restored, self._since = step, time.monotonic()
+
     def _tried(
-        self, step: int, take: Callable[[Spool, int], dict[str, Any]]
+        self, step: int, take: Take
     ) -> tuple[dict[str, Any] | None, Exception | None, tuple[Outcome, str]]:
         """What `take` made of a checkpoint here, what it raised, and what other ranks are told."""
         try:
@@ -607,8 +642,11 @@ class Checkpointer:
         except Exception as why:
             return None, why, ("refused", str(why))
 
-    def _taken(self, step: int, take: Callable[[Spool, int], dict[str, Any]]) -> dict[str, Any]:
+    def _taken(self, step: int, take: Take) -> dict[str, Any]:
         """What `take` makes of a checkpoint here; what is damaged here is fetched."""
+        if step in self._earlier.steps:
+            with Gathered(self._earlier.parts(step), self._rank, same=False) as source:
+                return take(source, step, source.text)
         self._core.ready(step)
         try:
             return self._read(step, take)
@@ -619,13 +657,17 @@ class Checkpointer:
             warnings.warn(text, RuntimeWarning, stacklevel=4)
         return self._read(step, take)
 
-    def _read(self, step: int, take: Callable[[Spool, int], dict[str, Any]]) -> dict[str, Any]:
-        """What `take` makes of a checkpoint that is here, in full or as increments."""
-        spool = self._core.reading(step)
-        if spool is None:
-            return take(self._spool, step)
-        with spool:
-            return take(spool, step)
+    def _read(self, step: int, take: Take) -> dict[str, Any]:
+        """What `take` makes of a checkpoint that is here, in full or as increments; other pieces of
+        arrays are put together from the parts of all ranks."""
+        text, spool = self._core.values(step), self._core.reading(step)
+        try:
+            with nullcontext(self._spool) if spool is None else spool as there:
+                return take(there, step, text)
+        except MovedError:
+            parts = parts_in(self._path, step)
+        with Gathered(parts, self._rank, same=True) as source:
+            return take(source, step, text)
 
     def _check(self) -> None:
         if not self._open:
@@ -658,6 +700,8 @@ class Checkpointer:
         if not self._core.closed:
             self._give_up(timeout)
         else:
+            with suppress(StorageError):
+                self._earlier.settle(self._keep)
             self._finish()
             # What is not durable now does not count, and was told.
             self._spool.close(timeout=timeout, discard_unflushed=True)
@@ -680,6 +724,7 @@ class Checkpointer:
     def _finish(self) -> None:
         self._signals.restore()
         atexit.unregister(self._at_exit)
+        self._earlier.close()
         self._open = False
 
     def __del__(self) -> None:
@@ -709,6 +754,12 @@ def _stop(given: Any) -> Stop:
     if stop.requeue not in (None, "slurm"):
         raise OptionError(f'Stop(requeue={shown(stop.requeue)}): write "slurm" or None.')
     return stop
+
+
+def _values_of(source: Any, _: int, text: str) -> dict[str, Any]:
+    """The small values of a checkpoint of another number of ranks."""
+    source.check_values(None)
+    return read(text)[0]
 
 
 def _place(remote: AnyPath) -> Path | str:

@@ -8,14 +8,18 @@ it whole when all ranks have theirs.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import _foreign
+from .._foreign import made_like
+from .._shards import pieces_of
 from .._trees import REGION, Anew, flatten, library_of
 from .._unspool import Spool
 from ..errors import ArrayError, OptionError, shown
 from . import random
+from .gathered import Gathered
 from .values import fill, is_owner, is_small, read
 
 __all__ = ["Restoring", "bytes_of", "load", "named_at_opening"]
@@ -100,9 +104,11 @@ class Restoring:
         self._found: dict[str, Any] = {}
         self._places: dict[str, Anew] = {}
 
-    def take(self, spool: Spool, step: int, text: str) -> dict[str, Any]:
+    def take(self, spool: Spool | Gathered, step: int, text: str) -> dict[str, Any]:
         """Restores arrays and values in place; the states of random numbers."""
         small, states = read(text)
+        if isinstance(spool, Gathered):
+            spool.check_values([*self._generators, *self._others, *self._owners])
         for name, generator in self._generators.items():
             if name not in states:
                 raise ArrayError(f"{name}: no random numbers were saved under this name.")
@@ -143,17 +149,40 @@ def _refill(name: str, container: Any, found: Any) -> None:
     container.update(found) if isinstance(container, dict) else container.extend(found)
 
 
-def load(spool: Spool, step: int, to: Any, device: str | None) -> dict[str, Any]:
-    """All arrays of a checkpoint, and what holds them."""
+def load(
+    spool: Spool | Gathered,
+    step: int,
+    small: Mapping[str, Any],
+    where: tuple[Any, str | None],
+    like: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """All of a checkpoint: small values, arrays of the library and on the device that are given,
+    and what holds them; what is named in `like`, as it is there."""
+    to, device = where
     if to is not None or not _is_tree(spool, step):
-        found: dict[str, Any] = spool.load(step, to="numpy" if to is None else to, device=device)
+        found = spool.load(step, to="numpy" if to is None else to, device=device)
+    else:
+        place = Anew(device=device, like=like)
+        spool.restore(step, place)
+        found = place.value
+    found = {**small, **found}
+    if like is None:
         return found
-    place = Anew(device=device)
-    spool.restore(step, place)
-    return dict[str, Any](place.value)
+    # Without JAX nothing in `like` is of it, and what has pieces of arrays is done.
+    is_loaded = "jax" in sys.modules
+    rest = {name: one for name, one in like.items() if is_loaded or not _has_pieces(one)}
+    return made_like(found, rest) if rest else found
 
 
-def _is_tree(spool: Spool, step: int) -> bool:
+def _has_pieces(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_pieces, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_pieces, value))
+    return pieces_of(value) is not None
+
+
+def _is_tree(spool: Spool | Gathered, step: int) -> bool:
     return any(region.name == REGION for region in spool.regions(step))
 
 
