@@ -170,7 +170,7 @@ class Checkpointer:
 
         try:
             all_ranks = ranks_of(ranks, timeout)
-            self._rank, self._size = all_ranks.rank, all_ranks.size
+            self._rank, self._size, self._timeout = all_ranks.rank, all_ranks.size, timeout
             self._earlier = Earlier(self._path, all_ranks, timeout)
             self._core: Core = RestartCore(
                 self._earlier.home,
@@ -665,7 +665,8 @@ class Checkpointer:
             with nullcontext(self._spool) if spool is None else spool as there:
                 return take(there, step, text)
         except MovedError:
-            parts = parts_in(self._path, step)
+            # Other ranks may still have to write what was saved just now.
+            parts = parts_in(self._path, step, self._timeout if step == self._saved else 0.0)
         with Gathered(parts, self._rank, same=True) as source:
             return take(source, step, text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -71,13 +72,25 @@ class Part:
             yield there
 
 
-def parts_in(place: Place, step: int | None) -> list[Part]:
-    """All parts of a checkpoint in the folder of a run or in a place of copies, by rank. Without a
-    step it is the newest one of which all parts are there.
+def parts_in(place: Place, step: int | None, seconds: float = 0.0) -> list[Part]:
+    """All parts of a checkpoint in the folder of a run or in a place of copies, by rank; those that
+    are not there yet are waited for so many seconds. Without a step it is the newest one of which
+    all parts are there.
 
     Raises:
         UnknownVersionError: not all of them are there.
     """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return _parts_in(place, step)
+        except UnknownVersionError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(0.02)
+
+
+def _parts_in(place: Place, step: int | None) -> list[Part]:
     if not holds_run(place) and holds_copies(place):
         copied = RestartCore.found_remote(str(place), step)
         return [Part(place, found.step, found, copied=True) for found, _ in copied]

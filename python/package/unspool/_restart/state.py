@@ -116,7 +116,11 @@ class Restoring:
         self._places = {name: Anew(one, fills=True) for name, one in self._containers.items()}
         others = {**self._others, **self._places}
         writes = [fill(name, small[name], one) for name, one in others.items() if name in small]
-        places = {name: Anew(state) for name, state in self._states.items() if name not in small}
+        places = {
+            name: Anew(state, like=_like(self._owners[name]))
+            for name, state in self._states.items()
+            if name not in small
+        }
         arrays = {name: one for name, one in others.items() if name not in small}
         if places and not _is_tree(spool, step):
             raise ArrayError(f"{next(iter(places))}: no state was saved under this name.")
@@ -136,6 +140,25 @@ class Restoring:
             _refill(name, self._containers[name], place.value)
         for name, generator in self._generators.items():
             random.set_state(generator, states[name])
+
+
+class _Same:
+    """Has the same thing under every key."""
+
+    def __init__(self, it: Any) -> None:
+        self._it = it
+
+    def __getitem__(self, _: object) -> Any:
+        return self._it
+
+
+def _like(owner: Any) -> dict[str, Any] | None:
+    """What says which pieces of arrays an optimizer gets that has no state yet: its parameters."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(owner, torch.optim.Optimizer) or owner.state:
+        return None
+    parameters = (one for group in owner.param_groups for one in group["params"])
+    return {"state": {at: _Same(one) for at, one in enumerate(parameters)}}
 
 
 def _refill(name: str, container: Any, found: Any) -> None:
