@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 
-def job(ranks: int, *words: object) -> subprocess.CompletedProcess[str]:
+def job(ranks: int, *words: object, script: Path = JOB) -> subprocess.CompletedProcess[str]:
     """Runs the job in so many ranks; bounded in time."""
     environment = {
         **os.environ,
@@ -33,7 +33,7 @@ def job(ranks: int, *words: object) -> subprocess.CompletedProcess[str]:
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
-    line = [str(MPIRUN), "--oversubscribe", "-n", str(ranks), sys.executable, str(JOB)]
+    line = [str(MPIRUN), "--oversubscribe", "-n", str(ranks), sys.executable, str(script)]
     line += map(str, words)
     return subprocess.run(
         line, env=environment, capture_output=True, text=True, timeout=60, check=False
@@ -82,8 +82,18 @@ def test_a_rank_that_is_silent_is_named(tmp_path: Path) -> None:
     assert counting(tmp_path / "run")[-1] == 3
 
 
-def test_another_number_of_ranks_is_refused(tmp_path: Path) -> None:
+def test_another_number_of_ranks_is_refused_what_each_has_for_itself(tmp_path: Path) -> None:
     assert job(2, tmp_path / "run", 2).returncode == 0
     done = job(3, tmp_path / "run", 2)
     assert done.returncode != 0
-    assert "has checkpoints of 2 ranks, and this run has 3" in done.stderr
+    assert "u: what rank 0 has saved differs from that of rank 1" in done.stderr
+    assert "another number of ranks than the 2 that saved it" in done.stderr
+
+
+def test_another_number_of_ranks_goes_on(tmp_path: Path) -> None:
+    script = JOB.with_name("checkpointer_shards_job.py")
+    for turn, ranks in enumerate((4, 3, 8)):
+        done = job(ranks, tmp_path / "run", 3, script=script)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count(f"of {ranks} went from {3 * turn}") == ranks, done.stdout
+    assert counting(tmp_path / "run") == [8, 9]

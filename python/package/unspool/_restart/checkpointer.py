@@ -124,10 +124,9 @@ class Checkpointer:
             all its CUDA devices.
 
     Raises:
-        OptionError: an argument makes no sense or is no state, or checkpoints of another number of
-            ranks lie there.
-        StorageError: the folder cannot be made or read, or another process has it open; or this is
-            so on another rank.
+        OptionError: an argument makes no sense or is no state.
+        StorageError: the folder cannot be made or read, another process has it open, or parts of
+            what another number of ranks has saved there are missing; or this is so on another rank.
         WaitTimeoutError: another rank did not answer.
     """
 
@@ -346,6 +345,9 @@ class Checkpointer:
         from the remote place. Else all ranks take the next older checkpoint, with a
         `RuntimeWarning` that names the file; those that are newer go with the next save.
 
+        Pieces of arrays (`unspool.Shard`, DTensors) are filled from the parts of all ranks, and a
+        checkpoint of another number of ranks is restored as well: all else is equal in its parts.
+
         Raises:
             ArrayError: names, shapes, dtypes or containers are not those that were saved, here or
                 on another rank.
@@ -381,7 +383,8 @@ class Checkpointer:
         Arrays are of the library that they were saved of, on the device where they were, or on the
         current one where that is not here; with `to` and `device` all are of that library and
         there. `like` has pytrees of JAX by name, such as a model of Equinox or Flax: what was saved
-        comes back in their classes, with their functions, on the devices of their arrays.
+        comes back in their classes, with their functions, on the devices of their arrays. It also
+        has the arrays of which ranks have pieces: new ones get the pieces that those have.
 
         With `names` it is only what was saved under these, or its part `region`, as by
         `Spool.load`; the run does not go on from such a look.
