@@ -151,7 +151,7 @@ def build(text: bytes, arrays: dict[str, Any]) -> Any:
     Raises:
         ArrayError: the text is not one of ours, or names a class that is not loaded.
     """
-    return _read(_parse(text), arrays)
+    return _read(parsed(text), arrays)
 
 
 def entry(text: bytes, name: str) -> tuple[bytes, list[str]] | None:
@@ -161,7 +161,7 @@ def entry(text: bytes, name: str) -> tuple[bytes, list[str]] | None:
     Raises:
         ArrayError: the text is not one of ours.
     """
-    spelled = _parse(text)
+    spelled = parsed(text)
     if not isinstance(spelled, dict) or name not in spelled.get("dict", ()):
         return None
     found = spelled["of"][spelled["dict"].index(name)]
@@ -171,7 +171,7 @@ def entry(text: bytes, name: str) -> tuple[bytes, list[str]] | None:
 
 def shards_in(text: bytes) -> list[dict[str, Any]]:
     """The arrays of a tree of which ranks have pieces, as nodes."""
-    return [node for node, _ in _pieces.sharded(_parse(text), None, _plain)]
+    return [node for node, _ in _pieces.sharded(parsed(text), None, _plain)]
 
 
 def assign(
@@ -189,7 +189,7 @@ def assign(
     if type(tree) is Apart:
         return list(tree.arrays.items()), lambda: None
     filler = _Filler({region.name: region for region in regions}, whole)
-    filler.fill_some(_parse(text), tree)
+    filler.fill_some(parsed(text), tree)
     return filler.arrays, filler.write
 
 
@@ -388,7 +388,12 @@ def _place(way: Iterable[object]) -> str:
 # Reading.
 
 
-def _parse(text: bytes) -> Any:
+def parsed(text: bytes) -> Any:
+    """The outermost node of a text.
+
+    Raises:
+        ArrayError: the text is not one of ours.
+    """
     try:
         content = json.loads(text)
         if content["unspool"] not in FORMATS:
@@ -436,7 +441,7 @@ def _read_node(spelled: dict[str, Any], arrays: Mapping[Any, Any]) -> Any:
     if "enum" in spelled:
         return _class(spelled["enum"], _is_enum).__members__[spelled["name"]]
     if "scalar" in spelled:
-        return _scalar(spelled["scalar"], bytes.fromhex(spelled["hex"]))
+        return scalar(spelled["scalar"], bytes.fromhex(spelled["hex"]))
     for name, base in _CONTAINERS:
         if name in spelled:
             return _read_container(base, spelled, arrays)
@@ -448,7 +453,7 @@ def _read_node(spelled: dict[str, Any], arrays: Mapping[Any, Any]) -> Any:
     return _object(kind, dict(zip(spelled["fields"], values, strict=True)))
 
 
-def _scalar(form: str, content: bytes) -> Any:
+def scalar(form: str, content: bytes) -> Any:
     """A number, a date or a text of NumPy, and nothing that has addresses in it."""
     numpy = importlib.import_module("numpy")
     dtype = numpy.dtype(form)

@@ -1,0 +1,318 @@
+"""Checkpoints at a path, held open for reading: a history, the folder of a run, or its copies.
+
+All that looks inside goes through here, beside a program that writes or not. What is there is seen
+as it was at the opening.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import _arrays
+from .._files import AnyPath, absolute
+from .._history import at_death, close_quietly
+from .._holdings import holds_history, steps_of
+from .._restart.core import Chains, RestartCore
+from .._restart.parts import Place, holds_copies, holds_run, parts_in, whole
+from .._trees import REGION
+from .._types import Disk, Region
+from .._unspool import Spool
+from ..codecs import Achieved
+from ..errors import LostCheckpointError, UnknownVersionError
+from .frames import Frame, Frames, Stream, offsets_of
+from .leaves import dims_of, leaves_of, leaves_of_values
+
+__all__ = ["Array", "Checkpoints"]
+
+#: The regions of a checkpoint that is stored as an increment.
+INCREMENT = frozenset({"unspool.increment", "unspool.chunks"})
+
+
+class Array(NamedTuple):
+    """What is known of an array of a checkpoint before it is read.
+
+    Attributes:
+        region: its dtype and shape.
+        achieved: its codec and its size there.
+        index: its place among the arrays of its part.
+        offset: the place of its stored bytes in the payload of `frame`.
+        frame: where the checkpoint lies, if in a file of its own.
+    """
+
+    region: Region
+    achieved: Achieved
+    index: int
+    offset: int
+    frame: Frame | None
+
+    @property
+    def form(self) -> tuple[str, tuple[int, ...]]:
+        """Its dtype and shape."""
+        return self.region.dtype, self.region.shape
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether parts of it can be read alone."""
+        return self.achieved.codec == "raw"
+
+    def stream(self) -> Stream | None:
+        """What it says of the codec that made it."""
+        return self.frame and self.frame.stream(self.achieved.codec, self.offset)
+
+
+class _Part:
+    """The durable directory of one rank, or of a history."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        with warnings.catch_warnings():
+            # What is lost is said by who looks.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self.spool = Spool(device="cpu", disk=Disk(directory, mode="r"))
+        at_death(self, close_quietly, self.spool)
+
+    @cached_property
+    def chains(self) -> Chains:
+        """Its checkpoints, put together."""
+        return RestartCore.chains(self.spool)
+
+    @cached_property
+    def frames(self) -> Frames:
+        """Where its checkpoints lie."""
+        return Frames(self.directory)
+
+
+class _Held(NamedTuple):
+    """A checkpoint that was put together or fetched, and what ends with it."""
+
+    step: int
+    spools: list[tuple[str, Spool]]
+    stack: ExitStack
+
+
+class Checkpoints:
+    """The checkpoints at a path. Arrays of several ranks have the rank before their names, as
+    `unspool export` writes them.
+
+    Attributes:
+        place: a directory, or the address of a remote place.
+        steps: those that can be read, in ascending order.
+        has_manifests: whether a Checkpointer saved them, with small values.
+        faults: what is known to be lost or damaged, each as a sentence.
+
+    Raises:
+        OptionError: the path holds no checkpoints.
+    """
+
+    def __init__(self, path: AnyPath) -> None:
+        is_address = isinstance(path, str) and "://" in path
+        self.place: Place = str(path) if is_address else absolute(path, "path")
+        self._lock = threading.RLock()
+        self._held: _Held | None = None
+        self._parts: dict[Path, _Part] = {}
+        self._lost: dict[int, str] = {}
+        self._of_run = holds_run(self.place)
+        self._of_copies = not self._of_run and holds_copies(self.place)
+        if self._of_run:
+            rows, self.faults = RestartCore.listed(self.place)
+            self._ranks = {row["step"]: row["ranks"] for row in rows if row["counts"]}
+            self.steps = sorted(self._ranks)
+        elif self._of_copies or not holds_history(Path(self.place)):
+            self.steps, self.faults = steps_of(self.place), []
+        else:
+            spool = self._part(Path(self.place)).spool
+            self.steps, self._lost = spool.versions(), spool.lost()
+            self.faults = [f"step {step}: {why}" for step, why in self._lost.items()]
+        self._there = frozenset(self.steps)
+        self.has_manifests = self._of_run or self._of_copies
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all that is open."""
+        with self._lock:
+            self._let_go()
+            for part in self._parts.values():
+                part.spool.close()
+            self._parts = {}
+
+    def __reduce__(self) -> Any:
+        return Checkpoints, (self.place,)
+
+    def forms(self, step: int) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """The dtypes and shapes of the arrays of a checkpoint, and of the text beside them."""
+        with self._lock:
+            return {
+                prefix + one.name: (one.dtype, one.shape)
+                for prefix, spool, _ in self._spools(step)
+                for one in spool.regions(step)
+            }
+
+    def arrays(self, step: int) -> dict[str, Array]:
+        """The arrays of a checkpoint by name, unread."""
+        found: dict[str, Array] = {}
+        with self._lock:
+            for prefix, spool, part in self._spools(step):
+                frame = part and part.frames.of(step)
+                regions, achieved = spool.regions(step), spool.achieved(step)
+                offsets, end = offsets_of(achieved)
+                if frame is not None and frame.payload_bytes != end:
+                    # Another one has taken its place since.
+                    frame = None
+                for at, one in enumerate(regions):
+                    about = Array(one, achieved[one.name], at, offsets[one.name], frame)
+                    if one.name != REGION:
+                        found[prefix + one.name] = about
+        return found
+
+    def read(self, step: int, name: str, region: Any = ...) -> Any:
+        """An array of a checkpoint, or a part of it, as one of NumPy."""
+        with self._having(step, name) as (spool, own):
+            return spool.load(step, own, region=region)
+
+    def read_bytes(self, step: int, name: str, index: int, first: int, end: int) -> Any:
+        """Some bytes of an array, which is at a place among the arrays of its part."""
+        into = _arrays.memory(end - first)
+        with self._having(step, name) as (spool, own):
+            if spool._read_parts(step, index, [(first, end)], into):
+                return into
+            whole_array = spool.load(step, own)
+        return whole_array.reshape(-1).view("uint8")[first:end]
+
+    def values(self, step: int) -> dict[str, Any]:
+        """The numbers and texts of a checkpoint, by the ways to them."""
+        found: dict[str, Any] = {}
+        for prefix, text in self._texts(step):
+            found |= {prefix + name: leaf for name, leaf in leaves_of(text).items()}
+        for part in parts_in(self.place, step) if self.has_manifests else ():
+            values = leaves_of_values(part.manifest.values if part.manifest else "")
+            found |= {part.prefix + name: leaf for name, leaf in values.items()}
+        return found
+
+    def dims(self, step: int) -> dict[str, tuple[str, ...]]:
+        """The names of dimensions that were saved with arrays, by the names of the arrays."""
+        return {
+            prefix + name: dims
+            for prefix, text in self._texts(step)
+            for name, dims in dims_of(text).items()
+        }
+
+    def _texts(self, step: int) -> list[tuple[str, bytes]]:
+        """The texts of trees, by the prefixes of ranks."""
+        with self._lock:
+            return [
+                (prefix, text)
+                for prefix, spool, _ in self._spools(step)
+                if (text := _text(spool, step)) is not None
+            ]
+
+    @contextmanager
+    def _having(self, step: int, name: str) -> Iterator[tuple[Spool, str]]:
+        """The spool that has an array, and its name there."""
+        with self._lock:
+            spool, own, part = self._find(step, name)
+            if part is None:
+                # It ends when another step is put together.
+                yield spool, own
+                return
+        yield spool, own
+
+    def _find(self, step: int, name: str) -> tuple[Spool, str, _Part | None]:
+        for prefix, spool, part in self._spools(step):
+            if name.startswith(prefix) and _has(spool, step, name.removeprefix(prefix)):
+                return spool, name.removeprefix(prefix), part
+        raise UnknownVersionError(f"{self.place}: step {step} has no array {name!r}.")
+
+    def _spools(self, step: int) -> list[tuple[str, Spool, _Part | None]]:
+        """The spools that have a checkpoint in full, by the prefixes of ranks, and where it lies.
+
+        Raises:
+            CorruptCheckpointError, LostCheckpointError, StorageError, UnknownVersionError: it
+                cannot be had.
+        """
+        if step not in self._there:
+            raise self._missing(step)
+        parts = None if self._held and self._held.step == step else self._in_full(step)
+        if parts is None:
+            return [(prefix, spool, None) for prefix, spool in self._put_together(step)]
+        return [(prefix, part.spool, part) for prefix, part in parts]
+
+    def _in_full(self, step: int) -> list[tuple[str, _Part]] | None:
+        """The directories that have a checkpoint; None where it has to be put together."""
+        if self._of_copies:
+            return None
+        parts = [(prefix, self._part(data)) for prefix, data in self._directories(step)]
+        in_full = all(
+            {each.name for each in part.spool.regions(step)} != INCREMENT for _, part in parts
+        )
+        return parts if in_full else None
+
+    def _directories(self, step: int) -> list[tuple[str, Path]]:
+        """The directories of ranks. What says where their arrays are in larger ones goes here."""
+        place = Path(self.place)
+        if not self._of_run:
+            return [("", place)]
+        ranks = self._ranks[step]
+        names = [(f"rank-{rank:04}", f"-of-{ranks:04}") for rank in range(ranks)]
+        return [(f"{a}/" if ranks > 1 else "", place / f"{a}{b}" / "data") for a, b in names]
+
+    def _part(self, directory: Path) -> _Part:
+        if directory not in self._parts:
+            self._parts[directory] = _Part(directory)
+        return self._parts[directory]
+
+    def _put_together(self, step: int) -> list[tuple[str, Spool]]:
+        """A checkpoint that is fetched, or stored as an increment; the one before is let go."""
+        if self._held is not None and self._held.step == step:
+            return self._held.spools
+        self._let_go()
+        with ExitStack() as stack:
+            spools = [
+                (prefix, stack.enter_context(opened)) for prefix, opened in self._openings(step)
+            ]
+            self._held = _Held(step, spools, stack.pop_all())
+        return spools
+
+    def _openings(self, step: int) -> Iterator[tuple[str, Any]]:
+        if self._of_copies:
+            for one in parts_in(self.place, step):
+                yield one.prefix, one.opened()
+            return
+        for prefix, data in self._directories(step):
+            part = self._part(data)
+            yield prefix, whole(part.spool, step, part.chains)
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.stack.close()
+
+    def _missing(self, step: int) -> Exception:
+        if step in self._lost:
+            return LostCheckpointError(f"{self.place}: step {step}: {self._lost[step]}")
+        return UnknownVersionError(f"{self.place} has no step {step}.")
+
+
+def _has(spool: Spool, step: int, name: str) -> bool:
+    return any(each.name == name for each in spool.regions(step))
+
+
+def _text(spool: Spool, step: int) -> bytes | None:
+    """The text of the tree of a checkpoint that is one."""
+    for index, one in enumerate(spool.regions(step)):
+        if one.name == REGION:
+            into = _arrays.memory(one.nbytes)
+            if not spool._read_parts(step, index, [(0, one.nbytes)], into):
+                into = spool._load_parts(step)[REGION]
+            return bytes(into)
+    return None
