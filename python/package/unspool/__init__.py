@@ -31,6 +31,7 @@ from ._adjoint import adjoint
 from ._doctor import doctor
 from ._gradient import Gradient
 from ._increments import IncrementalSpool
+from ._look import diff
 from ._paging import paged
 from ._restart import Checkpointer
 from ._shards import Shard
@@ -57,6 +58,7 @@ __all__ = [
     "advice",
     "advise",
     "codecs",
+    "diff",
     "doctor",
     "errors",
     "paged",

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from ._directory import add_commands
 from ._doctor.command import doctor_options, run_doctor
+from ._look.command import diff_options, run_diff
 from ._unspool import __version__, size_in_bytes
 from .advice import commands as ask
 from .advice.paging import paging_options, run_paging
@@ -44,6 +45,7 @@ QUESTIONS = {
     ),
     "accumulate": ("say what to compress, and what together", ask.run_options, ask.run_accumulate),
     "doctor": ("say what this machine has and what is missing", doctor_options, run_doctor),
+    "diff": ("say where two histories or runs begin to differ", diff_options, run_diff),
     "paging": ("say what paging would bring for some bytes", paging_options, run_paging),
 }
 

@@ -61,6 +61,11 @@ class Array(NamedTuple):
         """Whether parts of it can be read alone."""
         return self.achieved.codec == "raw"
 
+    @property
+    def text(self) -> str:
+        """Its dtype and shape, as people read it."""
+        return f"{self.region.dtype}[{', '.join(map(str, self.region.shape))}]"
+
     def stream(self) -> Stream | None:
         """What it says of the codec that made it."""
         return self.frame and self.frame.stream(self.achieved.codec, self.offset)
@@ -104,6 +109,7 @@ class Checkpoints:
         place: a directory, or the address of a remote place.
         steps: those that can be read, in ascending order.
         has_manifests: whether a Checkpointer saved them, with small values.
+        lost: the steps of a history that are lost, and why.
         faults: what is known to be lost or damaged, each as a sentence.
 
     Raises:
@@ -116,7 +122,7 @@ class Checkpoints:
         self._lock = threading.RLock()
         self._held: _Held | None = None
         self._parts: dict[Path, _Part] = {}
-        self._lost: dict[int, str] = {}
+        self.lost: dict[int, str] = {}
         self._of_run = holds_run(self.place)
         self._of_copies = not self._of_run and holds_copies(self.place)
         if self._of_run:
@@ -127,8 +133,8 @@ class Checkpoints:
             self.steps, self.faults = steps_of(self.place), []
         else:
             spool = self._part(Path(self.place)).spool
-            self.steps, self._lost = spool.versions(), spool.lost()
-            self.faults = [f"step {step}: {why}" for step, why in self._lost.items()]
+            self.steps, self.lost = spool.versions(), spool.lost()
+            self.faults = [f"step {step}: {why}" for step, why in self.lost.items()]
         self._there = frozenset(self.steps)
         self.has_manifests = self._of_run or self._of_copies
 
@@ -298,8 +304,8 @@ class Checkpoints:
             held.stack.close()
 
     def _missing(self, step: int) -> Exception:
-        if step in self._lost:
-            return LostCheckpointError(f"{self.place}: step {step}: {self._lost[step]}")
+        if step in self.lost:
+            return LostCheckpointError(f"{self.place}: step {step}: {self.lost[step]}")
         return UnknownVersionError(f"{self.place} has no step {step}.")
 
 

@@ -6,6 +6,7 @@ wrong makes a comparison read more, and no differing values equal.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import struct
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 from .._partial import PIECE
 from ..codecs import Achieved
 
-__all__ = ["Frame", "Frames", "Stream", "offsets_of"]
+__all__ = ["Frame", "Frames", "Stream", "differing", "offsets_of"]
 
 MAGIC = b"\x89UNSP\r\n\x1a"
 
@@ -29,7 +30,7 @@ PIECES = 1
 ALIGNMENT = 64
 
 #: The headers of streams of Twine and zfp, as far as they are read here.
-TWINE, ZFP = struct.Struct("<4s2xB9xd32xd"), struct.Struct("<4s2xB17xd")
+TWINE, ZFP = struct.Struct("<4s2xB9xdd24xd"), struct.Struct("<4s2xB17xd")
 
 
 class Stream(NamedTuple):
@@ -38,11 +39,13 @@ class Stream(NamedTuple):
     Attributes:
         kind: `"lossless"`, `"abs"`, `"pointwise"`, or the mode of zfp.
         bound: the bound or the parameter; 0.0 for none.
+        floor: with `"pointwise"`, the magnitude below which values became 0.
         max_error: the largest error of a value, or None where it is not said.
     """
 
     kind: str
     bound: float
+    floor: float
     max_error: float | None
 
 
@@ -65,27 +68,18 @@ class Frame(NamedTuple):
     sums_at: int | None
     is_packed: bool
 
-    def sums(self) -> Any | None:
-        """The checksums of all pieces, or None."""
-        import numpy as np
-
-        count = math.ceil(self.payload_bytes / PIECE)
-        if self.sums_at is None:
-            return np.array([self.checksum], "<u8") if count == 1 else None
-        found = _read(self.path, self.sums_at, 8 * count)
-        return np.frombuffer(found, "<u8") if len(found) == 8 * count else None
-
     def stream(self, codec: str, offset: int) -> Stream | None:
         """What the encoded array at a place of the payload says of its codec."""
         if self.is_packed or codec not in ("twine", "zfp"):
             return None
         found = _read(self.path, self.payload_at + offset, 64)
         if codec == "twine" and len(found) == TWINE.size and found[:4] == b"TWN1":
-            _, mode, bound, error = TWINE.unpack(found)
-            return Stream(("lossless", "abs", "pointwise")[mode % 3], bound, error)
+            _, mode, bound, step, error = TWINE.unpack(found)
+            kind = ("lossless", "abs", "pointwise")[mode % 3]
+            return Stream(kind, bound, step if kind == "pointwise" else 0.0, error)
         if codec == "zfp" and found[:4] == b"ZFP1":
             _, mode, bound = ZFP.unpack(found[: ZFP.size])
-            return Stream(("rate", "precision", "tolerance")[mode % 3], bound, None)
+            return Stream(("rate", "precision", "tolerance")[mode % 3], bound, 0.0, None)
         return None
 
 
@@ -113,6 +107,50 @@ class Frames:
         self._found[version] = Frame(
             str(path), head_bytes, payload, checksum, sums_at, is_packed=coder != 0
         )
+
+
+@functools.lru_cache(maxsize=8)
+def sums_of(frame: Frame) -> Any | None:
+    """The checksums of all pieces of a frame, or None."""
+    import numpy as np
+
+    count = math.ceil(frame.payload_bytes / PIECE)
+    if frame.sums_at is None:
+        return np.array([frame.checksum], "<u8") if count == 1 else None
+    found = _read(frame.path, frame.sums_at, 8 * count)
+    return np.frombuffer(found, "<u8") if len(found) == 8 * count else None
+
+
+def differing(a: tuple[Frame | None, int], b: tuple[Frame | None, int], count: int) -> list[range]:
+    """Where `count` bytes may differ that begin at an offset in the payloads of two frames: of
+    pieces, by their checksums. All of them, where these do not say it."""
+    import numpy as np
+
+    if count == 0:
+        return []
+    (one, first), (other, begin) = a, b
+    if one is None or other is None or (first - begin) % PIECE:
+        return [range(count)]
+    if first == begin and one[2:4] == other[2:4]:
+        # The same bytes, by the checksum of all of them.
+        return []
+    sums, others = sums_of(one), sums_of(other)
+    if sums is None or others is None:
+        return [range(count)]
+    pieces = range(first // PIECE, -(-(first + count) // PIECE))
+    shift = (begin - first) // PIECE
+    mine = sums[pieces.start : pieces.stop]
+    theirs = others[pieces.start + shift : pieces.stop + shift]
+    if len(mine) != len(theirs):
+        return [range(count)]
+    edges = np.diff(np.concatenate(([False], mine != theirs, [False])).astype("i1"))
+    starts, stops = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    begins = (starts + pieces.start) * PIECE - first
+    ends = (stops + pieces.start) * PIECE - first
+    return [
+        range(max(low, 0), min(high, count))
+        for low, high in zip(begins.tolist(), ends.tolist(), strict=True)
+    ]
 
 
 def offsets_of(achieved: dict[str, Achieved]) -> tuple[dict[str, int], int]:

@@ -41,8 +41,8 @@ def _leaves(node: Any, way: str) -> Iterator[tuple[str, Any]]:
         return
     if "array" in node:
         return
-    if "float" in node:
-        yield way, float(node["float"])
+    if "float" in node or "scalar" in node:
+        yield way, _number(node)
         return
     held = next((node[key] for key in ITEMS if key in node), None)
     if held is None:
@@ -52,6 +52,14 @@ def _leaves(node: Any, way: str) -> Iterator[tuple[str, Any]]:
     keys = node.get("dict", node.get("fields", range(len(items))))
     for key, item in zip(keys, items, strict=False):
         yield from _leaves(item, _joined(way, key if isinstance(held, list) else ""))
+
+
+def _number(node: dict[str, Any]) -> Any:
+    """A float that JSON has no number for, or a number of NumPy as one of Python."""
+    if "float" in node:
+        return float(node["float"])
+    found = _trees.scalar(str(node["scalar"]), bytes.fromhex(node["hex"]))
+    return found.item() if found.dtype.kind in "biufcU" else node
 
 
 def _plain(value: Any, way: str) -> Iterator[tuple[str, Any]]:
