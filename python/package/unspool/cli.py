@@ -13,6 +13,7 @@ from typing import NoReturn
 from ._directory import add_commands
 from ._doctor.command import doctor_options, run_doctor
 from ._look.command import diff_options, run_diff
+from ._look.show import run_show, show_options
 from ._unspool import __version__, size_in_bytes
 from .advice import commands as ask
 from .advice.paging import paging_options, run_paging
@@ -46,6 +47,7 @@ QUESTIONS = {
     "accumulate": ("say what to compress, and what together", ask.run_options, ask.run_accumulate),
     "doctor": ("say what this machine has and what is missing", doctor_options, run_doctor),
     "diff": ("say where two histories or runs begin to differ", diff_options, run_diff),
+    "show": ("show a checkpoint, or one of its arrays", show_options, run_show),
     "paging": ("say what paging would bring for some bytes", paging_options, run_paging),
 }
 

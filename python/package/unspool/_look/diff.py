@@ -14,7 +14,7 @@ from .frames import differing
 from .outcome import Comparison, Difference
 from .values import Found, Tolerance, scan
 
-__all__ = ["diff"]
+__all__ = ["BLOCK", "blocks_of", "diff"]
 
 #: The bytes of an array that are compared at once.
 BLOCK = 1 << 23
@@ -187,7 +187,7 @@ class _Both:
             self._read += 2 * a.region.nbytes
             return scan(self.a.read(step, name), self.b.read(step, name), tolerance)
         dtype = _arrays.numpy_dtype(a.region.dtype)
-        for first, end in _blocks(places, dtype.itemsize, a.region.nbytes):
+        for first, end in blocks_of(places, dtype.itemsize, a.region.nbytes):
             self._read += 2 * (end - first)
             one = self.a.read_bytes(step, name, a.index, first, end).view(dtype)
             other = self.b.read_bytes(step, name, b.index, first, end).view(dtype)
@@ -215,7 +215,7 @@ def _of_number(
         yield Difference(step, name, "values", one, other, index=(), count=1, of=1)
 
 
-def _blocks(places: list[range], itemsize: int, nbytes: int) -> Iterator[tuple[int, int]]:
+def blocks_of(places: list[range], itemsize: int, nbytes: int) -> Iterator[tuple[int, int]]:
     """Runs of whole items that have these bytes, none of them larger than a block."""
     block = max(BLOCK // itemsize, 1) * itemsize
     done = 0

@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import MissingLibraryError
 from .outcome import Comparison
 
-__all__ = ["plot_comparison"]
+__all__ = ["plot_array", "plot_comparison"]
 
 
 def plot_comparison(found: Comparison, path: str) -> None:
@@ -25,6 +25,28 @@ def plot_comparison(found: Comparison, path: str) -> None:
     axes.set_yscale("symlog", linthresh=1e-16)
     if found.differences:
         axes.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+def plot_array(values: Any, title: str, path: str) -> None:
+    """Writes a picture of numbers of one or two dimensions.
+
+    Raises:
+        MissingLibraryError: Matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    import numpy as np
+
+    figure = _figure((7.0, 5.0))
+    axes = figure.subplots()
+    axes.set_title(title)
+    if values.ndim < 2:
+        axes.plot(values.reshape(-1))
+    else:
+        finite = values[np.isfinite(values)]
+        most = float(np.abs(finite).max()) if finite.size and finite.min() < 0 < finite.max() else 0
+        limits = {"cmap": "RdBu_r", "vmin": -most, "vmax": most} if most else {"cmap": "viridis"}
+        figure.colorbar(axes.imshow(values, aspect="auto", **limits))
     figure.savefig(path, dpi=110)
 
 

@@ -1,0 +1,185 @@
+"""`unspool show`: one checkpoint, or one of its arrays, in a terminal or as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .. import _arrays
+from .._partial import region_of
+from ..errors import OptionError
+from ..stats import size
+from .checkpoints import Array, Checkpoints
+from .diff import BLOCK, blocks_of
+from .summary import Summary, histogram, numbers_of
+from .terminal import picture
+
+__all__ = ["run_show", "show_options"]
+
+#: The most rows of a picture, and the columns where no terminal says how many it has.
+ROWS, COLUMNS = 30, 80
+
+#: Numbers and texts are cut after so many letters.
+TEXT = 60
+
+
+def show_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `unspool show`."""
+    parser.description = """Shows a checkpoint: its arrays with their statistics, or one array with
+    a histogram and a picture of a slice of it."""
+    parser.add_argument("place", metavar="DIR", help="a directory, or a place of copies")
+    parser.add_argument("step", metavar="STEP", help="a step, or `last`")
+    parser.add_argument("array", metavar="ARRAY", nargs="?", help="one of its arrays")
+    parser.add_argument(
+        "--region",
+        metavar="INDEX",
+        type=region_of,
+        help="only this part of the array, which alone is read: 3,0:100",
+    )
+    parser.add_argument("--png", metavar="FILE", help="write the picture (needs matplotlib)")
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="of the picture"
+    )
+
+
+def run_show(options: argparse.Namespace) -> int:
+    """Prints what was asked for; returns 0."""
+    if options.array is None and (options.region or options.png):
+        raise OptionError("--region and --png are of an array: name it")
+    with Checkpoints(options.place) as checkpoints:
+        for fault in checkpoints.faults:
+            print(f"unspool show: {fault}", file=sys.stderr)
+        step = _step(checkpoints, options.step)
+        if options.array is None:
+            _show_all(checkpoints, step)
+        else:
+            _show_array(checkpoints, step, options)
+    return 0
+
+
+def _step(checkpoints: Checkpoints, text: str) -> int:
+    """The step that a text names.
+
+    Raises:
+        OptionError: it is not there.
+    """
+    if text == "last" and checkpoints.steps:
+        return checkpoints.steps[-1]
+    try:
+        step = int(text)
+    except ValueError:
+        raise OptionError(f"{text!r} is neither a step nor `last`") from None
+    if step not in checkpoints.steps and step not in checkpoints.lost:
+        raise OptionError(f"{checkpoints.place} has no step {step} (unspool ls lists them)")
+    return step
+
+
+def _show_all(checkpoints: Checkpoints, step: int) -> None:
+    rows = [("array", "", "codec", "stored", "min", "max", "mean", "std", "NaN")]
+    for name, about in checkpoints.arrays(step).items():
+        summary = _summary(_blocks(checkpoints, step, name, about))
+        codec, stored = about.achieved.codec, size(about.achieved.stored_bytes)
+        rows.append((name, about.text, codec, stored, *_cells(summary)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print(f"step {step}")
+    for row in rows:
+        cells = [one.ljust(width) for one, width in zip(row, widths, strict=True)]
+        print("  ".join(cells).rstrip())
+    for name, value in checkpoints.values(step).items():
+        text = repr(value)
+        print(f"{name} = {text if len(text) <= TEXT else text[: TEXT - 3] + '...'}")
+
+
+def _cells(summary: Summary | None) -> tuple[str, ...]:
+    if summary is None or not summary.finite:
+        return ("", "", "", "", str(summary.nan) if summary and summary.nan else "")
+    values = (summary.least, summary.most, summary.mean, summary.deviation)
+    return (*(f"{value:.4g}" for value in values), str(summary.nan or ""))
+
+
+def _show_array(checkpoints: Checkpoints, step: int, options: argparse.Namespace) -> None:
+    about = checkpoints.arrays(step).get(options.array)
+    if about is None:
+        names = ", ".join(map(repr, list(checkpoints.arrays(step))[:8]))
+        raise OptionError(f"step {step} has no array {options.array!r}, but {names}")
+    print(f"step {step}, {options.array}: {about.text}{_coded(about)}")
+    part = None
+    if options.region is not None:
+        part = checkpoints.read(step, options.array, options.region)
+        print(f"region {_written(options.region)}: {list(part.shape)}")
+    whole = part is None
+
+    def blocks() -> Iterator[Any]:
+        return _blocks(checkpoints, step, options.array, about) if whole else iter([part])
+
+    summary = _summary(blocks())
+    if summary is None:
+        print("no numbers")
+        return
+    print("\n".join([*summary.lines(), *histogram(map(numbers_of, blocks()), summary)]))
+    region = () if not whole else _middle(about.region.shape)
+    values = checkpoints.read(step, options.array, region or ...) if whole else part
+    flat = numbers_of(values[_middle(values.shape)])
+    shown = flat.reshape(values.shape[-2:])
+    if whole and region[:-2]:
+        print(f"\nslice {_written(region)}")
+    columns = shutil.get_terminal_size((COLUMNS, ROWS)).columns
+    print("\n".join(picture(shown, columns, ROWS, colours=_has_colours(options.color))))
+    if options.png:
+        from .figures import plot_array
+
+        plot_array(shown, f"{options.array}, step {step}", options.png)
+
+
+def _coded(about: Array) -> str:
+    stream = about.stream()
+    bound = f", {stream.kind} {stream.bound:g}" if stream and stream.bound else ""
+    error = f", largest error {stream.max_error:g}" if stream and stream.max_error else ""
+    return "" if about.is_raw else f", {about.achieved.codec}{bound}{error}"
+
+
+def _blocks(checkpoints: Checkpoints, step: int, name: str, about: Array) -> Iterator[Any]:
+    """The items of an array, some at a time where they can be read so."""
+    if not about.is_raw or about.region.nbytes <= BLOCK:
+        yield checkpoints.read(step, name)
+        return
+    dtype = _arrays.numpy_dtype(about.region.dtype)
+    every = [range(about.region.nbytes)]
+    for first, end in blocks_of(every, dtype.itemsize, about.region.nbytes):
+        yield checkpoints.read_bytes(step, name, about.index, first, end).view(dtype)
+
+
+def _summary(blocks: Iterator[Any]) -> Summary | None:
+    """None for what are no numbers."""
+    found = Summary()
+    for block in blocks:
+        numbers = numbers_of(block)
+        if numbers is None:
+            return None
+        found.add(numbers)
+    return found
+
+
+def _middle(shape: Sequence[int]) -> tuple[Any, ...]:
+    """The last two axes, in the middle of all others."""
+    return (*(length // 2 for length in shape[:-2]), *[slice(None)] * len(shape[-2:]))
+
+
+def _written(region: Sequence[Any]) -> str:
+    def text(one: Any) -> str:
+        if not isinstance(one, slice):
+            return "..." if one is ... else str(one)
+        ends = [one.start, one.stop] + ([one.step] if one.step is not None else [])
+        return ":".join("" if end is None else str(end) for end in ends)
+
+    return ",".join(map(text, region))
+
+
+def _has_colours(choice: str) -> bool:
+    if choice == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return choice == "always"
