@@ -31,7 +31,7 @@ from ._adjoint import adjoint
 from ._doctor import doctor
 from ._gradient import Gradient
 from ._increments import IncrementalSpool
-from ._look import diff
+from ._look import diff, zarr_store
 from ._paging import paged
 from ._restart import Checkpointer
 from ._shards import Shard
@@ -66,6 +66,7 @@ __all__ = [
     "schedules",
     "tiled",
     "trim",
+    "zarr_store",
 ]
 
 #: Modules that are loaded when they are first named: `unspool.torch` needs PyTorch, and so on.

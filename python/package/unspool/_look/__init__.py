@@ -2,5 +2,6 @@
 
 from .diff import diff
 from .outcome import Comparison, Difference
+from .zarr import zarr_store
 
-__all__ = ["Comparison", "Difference", "diff"]
+__all__ = ["Comparison", "Difference", "diff", "zarr_store"]

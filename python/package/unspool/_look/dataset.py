@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,12 @@ from .._holdings import holds_history
 from .._restart.parts import holds_copies, holds_run
 from .checkpoints import Checkpoints
 from .dims import Dims
-from .layout import Layout, Numbers, Variable, each_of
+from .layout import Layout, Numbers, Variable, each_of, warn_of
 
 __all__ = ["Backend"]
 
 #: The bytes that a chunk of dask has at most, where an array can be read in parts.
 CHUNK = 1 << 27
-
-#: How many of the sentences on what is left out a warning has.
-SHOWN = 4
 
 
 class Backend(BackendEntrypoint):
@@ -75,7 +71,7 @@ class Backend(BackendEntrypoint):
             "source": str(checkpoints.place),
             "unspool": (options, tuple(layout.left_out)),
         }
-        _warn(str(checkpoints.place), layout.left_out)
+        warn_of(str(checkpoints.place), layout.left_out, "ds.unspool.left_out")
         return dataset
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
@@ -203,11 +199,3 @@ def _chunks(one: Variable) -> dict[str, int]:
     if one.attrs["codec"] == "raw" and one.shape and nbytes > CHUNK:
         chunks[one.dims[1]] = max(1, one.shape[0] * CHUNK // nbytes)
     return chunks
-
-
-def _warn(place: str, left_out: list[str]) -> None:
-    if left_out:
-        more = len(left_out) - SHOWN
-        rest = [f"and {more} more: see ds.unspool.left_out"] if more > 0 else []
-        text = "; ".join([*left_out[:SHOWN], *rest])
-        warnings.warn(f"{place}: left out: {text}", RuntimeWarning, stacklevel=4)

@@ -8,6 +8,7 @@ Zarr.
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +20,13 @@ from ..errors import ArrayError, Error
 from .checkpoints import Array, Checkpoints
 from .dims import Dims, names_of
 
-__all__ = ["Layout", "Numbers", "Variable", "each_of"]
+__all__ = ["Layout", "Numbers", "Variable", "each_of", "warn_of"]
 
 #: The most threads that read steps, and how few steps are read without them.
 THREADS, FEW = 8, 8
+
+#: How many of the sentences on what is left out a warning has.
+SHOWN = 4
 
 #: The dtypes of numbers and texts along the steps.
 KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", str: "object"}
@@ -212,3 +216,12 @@ def _attrs(dtype: str, about: Array) -> dict[str, Any]:
     if stream is not None and stream.max_error is not None and stream.kind != "lossless":
         found["max_error"] = stream.max_error
     return found
+
+
+def warn_of(place: str, left_out: Sequence[str], where: str) -> None:
+    """Warns of what is left out; `where` has all of it."""
+    if left_out:
+        more = len(left_out) - SHOWN
+        rest = [f"and {more} more: see {where}"] if more > 0 else []
+        text = "; ".join([*left_out[:SHOWN], *rest])
+        warnings.warn(f"{place}: left out: {text}", RuntimeWarning, stacklevel=4)
