@@ -57,7 +57,7 @@ class _Chunks(NamedTuple):
         pairs = zip(self.shape, self.chunk, strict=True)
         return tuple(math.ceil(length / chunk) for length, chunk in pairs)
 
-    def keys(self) -> Iterator[str]:
+    def ends(self) -> Iterator[str]:
         """The end of the key of each chunk."""
         for place in itertools.product(*map(range, self.grid)):
             yield "/".join(("c", *map(str, place)))
@@ -176,7 +176,7 @@ class CheckpointStore(Store):
         for key in [key async for key in self._documents.list()]:
             yield key
         for name, chunks in self._arrays.items():
-            for key in chunks.keys():
+            for key in chunks.ends():
                 yield f"{name}/{key}"
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
