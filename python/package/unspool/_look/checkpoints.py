@@ -40,14 +40,14 @@ class Array(NamedTuple):
     Attributes:
         region: its dtype and shape.
         achieved: its codec and its size there.
-        index: its place among the arrays of its part.
+        at: its place among the arrays of its part.
         offset: the place of its stored bytes in the payload of `frame`.
         frame: where the checkpoint lies, if in a file of its own.
     """
 
     region: Region
     achieved: Achieved
-    index: int
+    at: int
     offset: int
     frame: Frame | None
 
@@ -85,7 +85,8 @@ class _Part:
     @cached_property
     def chains(self) -> Chains:
         """Its checkpoints, put together."""
-        return RestartCore.chains(self.spool)
+        chains: Chains = RestartCore.chains(self.spool)
+        return chains
 
     @cached_property
     def frames(self) -> Frames:
@@ -169,7 +170,7 @@ class Checkpoints:
         found: dict[str, Array] = {}
         with self._lock:
             for prefix, spool, part in self._spools(step):
-                frame = part and part.frames.of(step)
+                frame = part.frames.of(step) if part is not None else None
                 regions, achieved = spool.regions(step), spool.achieved(step)
                 offsets, end = offsets_of(achieved)
                 if frame is not None and frame.payload_bytes != end:
@@ -186,11 +187,11 @@ class Checkpoints:
         with self._having(step, name) as (spool, own):
             return spool.load(step, own, region=region)
 
-    def read_bytes(self, step: int, name: str, index: int, first: int, end: int) -> Any:
+    def read_bytes(self, step: int, name: str, at: int, first: int, end: int) -> Any:
         """Some bytes of an array, which is at a place among the arrays of its part."""
         into = _arrays.memory(end - first)
         with self._having(step, name) as (spool, own):
-            if spool._read_parts(step, index, [(first, end)], into):
+            if spool._read_parts(step, at, [(first, end)], into):
                 return into
             whole_array = spool.load(step, own)
         return whole_array.reshape(-1).view("uint8")[first:end]

@@ -84,7 +84,6 @@ class Backend(BackendEntrypoint):
         return path.is_dir() and (holds_run(path) or holds_copies(path) or holds_history(path))
 
 
-@xr.register_dataset_accessor("unspool")
 class _Accessor:
     """`ds.unspool` of a dataset that was opened here."""
 
@@ -105,6 +104,10 @@ class _Accessor:
         dataset = xr.open_dataset(source, engine="unspool", **self._options)
         chunks = {dim: sizes[0] for dim, sizes in self._dataset.chunksizes.items()}
         return dataset.chunk(chunks) if chunks else dataset
+
+
+_register: Any = xr.register_dataset_accessor
+_register("unspool")(_Accessor)
 
 
 def _dataset(checkpoints: Checkpoints, layout: Layout) -> xr.Dataset:

@@ -127,7 +127,8 @@ class _Both:
             return
         there = [step in has for has in self._has]
         if not all(there):
-            yield Difference(step, "", "missing", *_said(there))
+            one, other = ("a checkpoint" if each else None for each in there)
+            yield Difference(step, "", "missing", one, other)
             return
         try:
             arrays = self.a.arrays(step), self.b.arrays(step)
@@ -148,8 +149,7 @@ class _Both:
         self, step: int, name: str, a: Array | None, b: Array | None
     ) -> Iterator[Difference]:
         if a is None or b is None:
-            forms = [None if one is None else one.text for one in (a, b)]
-            yield Difference(step, name, "missing", *forms)
+            yield Difference(step, name, "missing", a and a.text, b and b.text)
         elif a.form != b.form:
             yield Difference(step, name, "form", a.text, b.text)
         else:
@@ -189,8 +189,8 @@ class _Both:
         dtype = _arrays.numpy_dtype(a.region.dtype)
         for first, end in blocks_of(places, dtype.itemsize, a.region.nbytes):
             self._read += 2 * (end - first)
-            one = self.a.read_bytes(step, name, a.index, first, end).view(dtype)
-            other = self.b.read_bytes(step, name, b.index, first, end).view(dtype)
+            one = self.a.read_bytes(step, name, a.at, first, end).view(dtype)
+            other = self.b.read_bytes(step, name, b.at, first, end).view(dtype)
             found.add(one, other, first // dtype.itemsize, tolerance)
         return found
 
@@ -234,7 +234,3 @@ def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         place, at = divmod(place, length)
         found.append(at)
     return tuple(reversed(found))
-
-
-def _said(there: list[bool]) -> list[str | None]:
-    return ["a checkpoint" if one else None for one in there]

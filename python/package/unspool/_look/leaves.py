@@ -49,7 +49,7 @@ def _leaves(node: Any, way: str) -> Iterator[tuple[str, Any]]:
         yield way, node
         return
     items = held if isinstance(held, list) else [held]
-    keys = node.get("dict", node.get("fields", range(len(items))))
+    keys: Any = node.get("dict", node.get("fields", range(len(items))))
     for key, item in zip(keys, items, strict=False):
         yield from _leaves(item, _joined(way, key if isinstance(held, list) else ""))
 

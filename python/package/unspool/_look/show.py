@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .. import _arrays
@@ -22,6 +23,8 @@ __all__ = ["run_show", "show_options"]
 
 #: The most rows of a picture, and the columns where no terminal says how many it has.
 ROWS, COLUMNS = 30, 80
+
+HEAD = ("array", "", "codec", "stored", "min", "max", "mean", "std", "NaN")
 
 #: Numbers and texts are cut after so many letters.
 TEXT = 60
@@ -67,8 +70,8 @@ def _step(checkpoints: Checkpoints, text: str) -> int:
     Raises:
         OptionError: it is not there.
     """
-    if text == "last" and checkpoints.steps:
-        return checkpoints.steps[-1]
+    if text == "last":
+        text = str(max(checkpoints.steps, default="last"))
     try:
         step = int(text)
     except ValueError:
@@ -79,7 +82,7 @@ def _step(checkpoints: Checkpoints, text: str) -> int:
 
 
 def _show_all(checkpoints: Checkpoints, step: int) -> None:
-    rows = [("array", "", "codec", "stored", "min", "max", "mean", "std", "NaN")]
+    rows: list[tuple[str, ...]] = [HEAD]
     for name, about in checkpoints.arrays(step).items():
         summary = _summary(_blocks(checkpoints, step, name, about))
         codec, stored = about.achieved.codec, size(about.achieved.stored_bytes)
@@ -102,37 +105,48 @@ def _cells(summary: Summary | None) -> tuple[str, ...]:
 
 
 def _show_array(checkpoints: Checkpoints, step: int, options: argparse.Namespace) -> None:
-    about = checkpoints.arrays(step).get(options.array)
+    name, region = options.array, options.region
+    about = checkpoints.arrays(step).get(name)
     if about is None:
         names = ", ".join(map(repr, list(checkpoints.arrays(step))[:8]))
-        raise OptionError(f"step {step} has no array {options.array!r}, but {names}")
-    print(f"step {step}, {options.array}: {about.text}{_coded(about)}")
-    part = None
-    if options.region is not None:
-        part = checkpoints.read(step, options.array, options.region)
-        print(f"region {_written(options.region)}: {list(part.shape)}")
-    whole = part is None
+        raise OptionError(f"step {step} has no array {name!r}, but {names}")
+    print(f"step {step}, {name}: {about.text}{_coded(about)}")
+    if region is None:
+        blocks = functools.partial(_blocks, checkpoints, step, name, about)
+        region = _middle(about.region.shape)
+        part = None
+    else:
+        part = checkpoints.read(step, name, region)
+        blocks = functools.partial(iter, [part])
+        print(f"region {_written(region)}: {list(part.shape)}")
+    if not _print_numbers(blocks):
+        return
+    if part is None:
+        part = checkpoints.read(step, name, region or ...)
+        if len(region) > 2:
+            print(f"\nslice {_written(region)}")
+    _draw(part[_middle(part.shape)], f"{name}, step {step}", options)
 
-    def blocks() -> Iterator[Any]:
-        return _blocks(checkpoints, step, options.array, about) if whole else iter([part])
 
+def _print_numbers(blocks: Callable[[], Iterator[Any]]) -> bool:
+    """Whether they are numbers."""
     summary = _summary(blocks())
     if summary is None:
         print("no numbers")
-        return
+        return False
     print("\n".join([*summary.lines(), *histogram(map(numbers_of, blocks()), summary)]))
-    region = () if not whole else _middle(about.region.shape)
-    values = checkpoints.read(step, options.array, region or ...) if whole else part
-    flat = numbers_of(values[_middle(values.shape)])
-    shown = flat.reshape(values.shape[-2:])
-    if whole and region[:-2]:
-        print(f"\nslice {_written(region)}")
+    return True
+
+
+def _draw(values: Any, title: str, options: argparse.Namespace) -> None:
+    numbers: Any = numbers_of(values)
+    shown = numbers.reshape(values.shape)
     columns = shutil.get_terminal_size((COLUMNS, ROWS)).columns
     print("\n".join(picture(shown, columns, ROWS, colours=_has_colours(options.color))))
     if options.png:
         from .figures import plot_array
 
-        plot_array(shown, f"{options.array}, step {step}", options.png)
+        plot_array(shown, title, options.png)
 
 
 def _coded(about: Array) -> str:
@@ -150,7 +164,7 @@ def _blocks(checkpoints: Checkpoints, step: int, name: str, about: Array) -> Ite
     dtype = _arrays.numpy_dtype(about.region.dtype)
     every = [range(about.region.nbytes)]
     for first, end in blocks_of(every, dtype.itemsize, about.region.nbytes):
-        yield checkpoints.read_bytes(step, name, about.index, first, end).view(dtype)
+        yield checkpoints.read_bytes(step, name, about.at, first, end).view(dtype)
 
 
 def _summary(blocks: Iterator[Any]) -> Summary | None:
@@ -182,4 +196,4 @@ def _written(region: Sequence[Any]) -> str:
 def _has_colours(choice: str) -> bool:
     if choice == "auto":
         return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return choice == "always"
+    return bool(choice == "always")

@@ -91,13 +91,13 @@ class CheckpointStore(Store):
         for name, one in layout.variables.items():
             shape = len(one.steps), *one.shape
             self._add(group, name, _Chunks(one, shape, _cut(one), one.dtype), one.dims, one.attrs)
-        for name, one in layout.numbers.items():
-            if one.dtype == "object":
+        for name, numbers in layout.numbers.items():
+            if numbers.dtype == "object":
                 self.left_out.append(f"{name}: texts along the steps are not in a store of Zarr")
                 continue
-            length = len(one.steps)
-            chunks = _Chunks(one, (length,), (min(length, NUMBERS),), np.dtype(one.dtype))
-            self._add(group, name, chunks, (one.dim,), {})
+            length, dtype = len(numbers.steps), np.dtype(numbers.dtype)
+            chunks = _Chunks(numbers, (length,), (min(length, NUMBERS),), dtype)
+            self._add(group, name, chunks, (numbers.dim,), {})
 
     def _add(
         self, group: Any, name: str, chunks: _Chunks, dims: Sequence[str], attrs: dict[str, Any]
@@ -188,7 +188,7 @@ class CheckpointStore(Store):
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """What follows a prefix, up to the next `/`."""
         below = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
-        found = {}
+        found: dict[str, None] = {}
         async for key in self._documents.list_dir(below.rstrip("/")):
             found[key] = None
         for name, chunks in self._arrays.items():
@@ -225,7 +225,7 @@ class CheckpointStore(Store):
             found = whole
         return np.ascontiguousarray(found).tobytes()
 
-    def _values(self, source: Any, bounds: list[slice]) -> Any:
+    def _values(self, source: Any, bounds: Sequence[slice]) -> Any:
         if isinstance(source, np.ndarray):
             return source[bounds[0]]
         steps = source.steps[bounds[0]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from typing import Any
 
 __all__ = ["picture"]
@@ -77,8 +78,8 @@ def _coloured(values: Any) -> list[str]:
     shares, both = _shares(values)
     colours = [[_colour(one, both) for one in row] for row in shares.tolist()]
     lines = []
-    for above, below in zip(colours[::2], [*colours[1::2], None], strict=False):
-        pairs = zip(above, below or [None] * len(above), strict=True)
+    for above, below in zip_longest(colours[::2], colours[1::2]):
+        pairs = zip_longest(above, below or ())
         lines.append("".join(_pixels(one, other) for one, other in pairs) + "\x1b[0m")
     return lines
 

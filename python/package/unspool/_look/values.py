@@ -134,11 +134,8 @@ def _bits_differ(a: Any, b: Any) -> Any:
 
 def _is_number(dtype: Any) -> bool:
     """Also one that NumPy does not have, such as bfloat16."""
-    return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.names is None and _is_float(dtype))
-
-
-def _is_float(dtype: Any) -> bool:
-    return dtype.kind == "f" or dtype.name.startswith(("bfloat", "float"))
+    extended = dtype.kind == "V" and dtype.names is None
+    return dtype.kind in "biufc" or bool(extended and dtype.name.startswith(("bfloat", "float")))
 
 
 def _distance(a: Any, b: Any) -> Any | None:
