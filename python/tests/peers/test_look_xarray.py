@@ -18,6 +18,7 @@ from unspool import Bound, Disk, Spool
 from unspool.errors import CorruptCheckpointError, OptionError
 
 import rank_processes
+from helpers import guide_blocks
 
 xr = pytest.importorskip("xarray")
 dask = pytest.importorskip("dask")
@@ -219,6 +220,16 @@ def test_arrays_of_ranks_have_the_rank_before_their_names(tmp_path: Path) -> Non
         assert ds.step.values.tolist() == [1, 2]
         for rank in range(2):
             assert ds[f"rank-000{rank}/u"][:, 0].values.tolist() == [10 * rank + 1, 10 * rank + 2]
+
+
+def test_the_examples_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("zarr")
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[3] / "docs" / "howto" / "look.md"
+    first = page.read_text("utf-8").split("```python\n")[1].split("```")[0]
+    namespace: dict[str, object] = {}
+    for block in [first, *guide_blocks("look.md")]:
+        exec(block, namespace)
 
 
 JOB = """
