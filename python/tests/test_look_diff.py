@@ -1,4 +1,4 @@
-"""`unspool.diff` and `unspool diff`: planted differences are found where they are."""
+"""`unspool.look.diff` and `unspool diff`: planted differences are found where they are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import unspool
 from unspool import Bound, Disk, Spool, cli
-from unspool._look.values import Tolerance, scan
 from unspool.errors import OptionError
+from unspool.look.values import Tolerance, scan
 
 #: Arrays of several pieces of 64 KiB, of a few bytes, and of none.
 SHAPES: dict[str, tuple[tuple[int, ...], str]] = {
@@ -55,7 +55,7 @@ def few(count: int) -> dict[int, dict[str, Any]]:
 
 def test_nothing_is_read_of_what_is_equal(reference: Path, tmp_path: Path) -> None:
     same = write(tmp_path, few(10))
-    found = unspool.diff(reference, same, which="common")
+    found = unspool.look.diff(reference, same, which="common")
     assert found.equal and found.first is None and found.bytes_read == 0
     assert found.steps == list(STEPS[:10])
 
@@ -100,7 +100,7 @@ def test_a_hundred_planted_differences_are_found_where_they_are(
     states = {step: state(step) for step in STEPS}
     planted = {step: plant(draw, states, step) for step in STEPS}
     changed = write(tmp_path, states, compress=compress)
-    found = unspool.diff(reference, changed)
+    found = unspool.look.diff(reference, changed)
     places = {one.step: (one.name, one.kind, one.index) for one in found.differences}
     assert places == planted and len(found.differences) == len(STEPS) == 100
     # Two pieces of one array in each step at most, but where arrays lie elsewhere than they did.
@@ -117,12 +117,12 @@ def test_minus_zero_and_payloads_of_nan_are_differences_of_bits_alone(tmp_path: 
     nans = np.array([0x7FC00001, 0x7FC00002], "u4").view("f4")
     a = write(tmp_path / "a", {0: {"u": np.array([0.0, nans[0], 1.0], "f4")}})
     b = write(tmp_path / "b", {0: {"u": np.array([-0.0, nans[1], 1.0], "f4")}})
-    found = unspool.diff(a, b)
+    found = unspool.look.diff(a, b)
     assert found.first is not None and (found.first.index, found.first.count) == ((0,), 2)
     assert "0.0 in a, -0.0 in b" in str(found)
-    assert unspool.diff(a, b, atol=0).equal and unspool.diff(a, b, ulp=0).equal
+    assert unspool.look.diff(a, b, atol=0).equal and unspool.look.diff(a, b, ulp=0).equal
     c = write(tmp_path / "c", {0: {"u": np.array([0.0, nans[1], 1.0], "f4")}})
-    assert "nan (0x7fc00001) in a, nan (0x7fc00002) in b" in str(unspool.diff(a, c))
+    assert "nan (0x7fc00001) in a, nan (0x7fc00002) in b" in str(unspool.look.diff(a, c))
 
 
 def test_tolerances_agree_with_numpy() -> None:
@@ -175,10 +175,10 @@ def test_bounds_of_codecs(tmp_path: Path, codec: Any) -> None:
         with Spool(host_memory="64MiB", device="cpu", disk=disk, codec=how) as spool:
             spool.save(0, u=values)
     a, b, c = (tmp_path / name for name in "abc")
-    assert not unspool.diff(a, b).equal
-    assert unspool.diff(a, b, bounds=True).equal and unspool.diff(b, a, bounds=True).equal
+    assert not unspool.look.diff(a, b).equal
+    assert unspool.look.diff(a, b, bounds=True).equal and unspool.look.diff(b, a, bounds=True).equal
     for pair in ((a, c), (c, b)):
-        first = unspool.diff(*pair, bounds=True).first
+        first = unspool.look.diff(*pair, bounds=True).first
         assert first is not None and (first.index, first.count) == ((7, 9), 1)
 
 
@@ -189,7 +189,7 @@ def test_streams_that_are_equal_are_not_decoded(tmp_path: Path) -> None:
         with Spool(device="cpu", host_memory="64MiB", disk=disk, codec="lossless") as spool:
             spool.save(0, u=u)
             spool.save(1, u=u + (name == "b"))
-    found = unspool.diff(tmp_path / "a", tmp_path / "b")
+    found = unspool.look.diff(tmp_path / "a", tmp_path / "b")
     assert [one.step for one in found.differences] == [1]
     assert found.bytes_read == 2 * u.nbytes
 
@@ -200,20 +200,20 @@ def test_steps_of_one_only_and_the_first_one(tmp_path: Path) -> None:
     states[40] = states.pop(2)
     states[8]["u"][5, 6] += 1
     b = write(tmp_path / "b", states)
-    every = unspool.diff(a, b)
+    every = unspool.look.diff(a, b)
     assert [(one.step, one.kind) for one in every.differences] == [
         (2, "missing"),
         (8, "values"),
         (40, "missing"),
     ]
-    assert [one.step for one in unspool.diff(a, b, which="common").differences] == [8]
-    first = unspool.diff(a, b, which="first")
+    assert [one.step for one in unspool.look.diff(a, b, which="common").differences] == [8]
+    first = unspool.look.diff(a, b, which="first")
     assert first.steps == [0, 2] and len(first.differences) == 1
-    assert unspool.diff(a, b, steps=[8], arrays=["v", "k"]).equal
+    assert unspool.look.diff(a, b, steps=[8], arrays=["v", "k"]).equal
     assert every.largest("u")[4] == pytest.approx(1.0)
     for wrong in ({"which": "last"}, {"steps": [1]}, {"rtol": -1}):
         with pytest.raises(OptionError):
-            unspool.diff(a, b, **wrong)
+            unspool.look.diff(a, b, **wrong)
 
 
 def test_runs_of_a_checkpointer_with_increments(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_runs_of_a_checkpointer_with_increments(tmp_path: Path) -> None:
                 big[step] = step
                 big[-1] = name == "b" and step == 3
                 run.save(step, u=big, t=step + (name == "b" and step == 4))
-    found = unspool.diff(tmp_path / "a", tmp_path / "b")
+    found = unspool.look.diff(tmp_path / "a", tmp_path / "b")
     assert [(one.step, one.name, one.index) for one in found.differences] == [
         (3, "u", (99_999,)),
         (4, "t", ()),
@@ -272,5 +272,5 @@ def test_the_picture_shows_the_growth_of_a_difference(tmp_path: Path) -> None:
         for step in range(3, 9):
             states[step]["u"][2] = 10.0**step * (name == "b")
         write(tmp_path / name, states)
-    text = str(unspool.diff(tmp_path / "a", tmp_path / "b"))
+    text = str(unspool.look.diff(tmp_path / "a", tmp_path / "b"))
     assert "u |···▁▂▄▅▇█| ▁ 1.0e+03  █ 1.0e+08" in text

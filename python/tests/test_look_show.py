@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from unspool import Bound, Disk, Spool, cli
-from unspool._look import diff, show
-from unspool._look.summary import Summary, histogram, numbers_of
-from unspool._look.terminal import picture
+from unspool.look import comparing, show
+from unspool.look.summary import Summary, histogram, numbers_of
+from unspool.look.terminal import picture
 
 
 @pytest.fixture
@@ -148,5 +148,5 @@ def test_large_arrays_are_read_block_by_block(
         spool.save(0, x=x)
     whole = run(capsys, tmp_path, 0, "x")
     monkeypatch.setattr(show, "BLOCK", 100_000)
-    monkeypatch.setitem(diff.__globals__, "BLOCK", 100_000)
+    monkeypatch.setattr(comparing, "BLOCK", 100_000)
     assert run(capsys, tmp_path, 0, "x") == whole

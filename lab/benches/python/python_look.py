@@ -73,7 +73,7 @@ def with_xarray(path: Path, steps: list[int], every: range, point: tuple[int, in
     """`xarray.open_dataset`."""
     try:
         import xarray as xr
-        from unspool._look import dataset  # noqa: F401
+        from unspool.look import dataset
     except ImportError as why:
         print(f"left out: xarray ({why})")
         return
@@ -88,11 +88,11 @@ def with_xarray(path: Path, steps: list[int], every: range, point: tuple[int, in
 
 
 def with_zarr(path: Path, steps: list[int], every: range, point: tuple[int, int]) -> None:
-    """`unspool.zarr_store`."""
+    """`unspool.look.zarr_store`."""
     try:
         import zarr
 
-        seconds, store = once(lambda: unspool.zarr_store(path))
+        seconds, store = once(lambda: unspool.look.zarr_store(path))
     except ImportError as why:
         print(f"left out: Zarr ({why})")
         return
@@ -116,13 +116,13 @@ def with_files(folder: Path, path: Path, steps: list[int], point: tuple[int, int
 
 
 def with_diff(a: Path, b: Path, every: range) -> None:
-    """`unspool.diff`."""
+    """`unspool.look.diff`."""
     for what, other in (("itself", a), ("one that differs in half of its steps", b)):
-        seconds, found = once(lambda other=other: unspool.diff(a, other))
+        seconds, found = once(lambda other=other: unspool.look.diff(a, other))
         count = len(found.differences)
         print_row(f"diff with {what}: {count} found", seconds, "s")
         print(f"    {found.bytes_read:,} bytes of {2 * len(every) * a_bytes(a):,} read")
-    seconds, found = once(lambda: unspool.diff(a, b, which="first"))
+    seconds, found = once(lambda: unspool.look.diff(a, b, which="first"))
     print_row(f"diff up to the first step that differs ({found.first.step})", seconds, "s")
 
 

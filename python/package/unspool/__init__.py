@@ -31,7 +31,6 @@ from ._adjoint import adjoint
 from ._doctor import doctor
 from ._gradient import Gradient
 from ._increments import IncrementalSpool
-from ._look import diff, zarr_store
 from ._paging import paged
 from ._restart import Checkpointer
 from ._shards import Shard
@@ -58,7 +57,6 @@ __all__ = [
     "advice",
     "advise",
     "codecs",
-    "diff",
     "doctor",
     "errors",
     "paged",
@@ -66,11 +64,10 @@ __all__ = [
     "schedules",
     "tiled",
     "trim",
-    "zarr_store",
 ]
 
 #: Modules that are loaded when they are first named: `unspool.torch` needs PyTorch, and so on.
-_LATER = frozenset({"accumulate", "interop", "jax", "messages", "stats", "torch", "types"})
+_LATER = frozenset({"accumulate", "interop", "jax", "look", "messages", "stats", "torch", "types"})
 
 
 def __getattr__(name: str) -> _Any:

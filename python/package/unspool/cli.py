@@ -12,12 +12,12 @@ from typing import NoReturn
 
 from ._directory import add_commands
 from ._doctor.command import doctor_options, run_doctor
-from ._look.command import diff_options, run_diff
-from ._look.show import run_show, show_options
 from ._unspool import __version__, size_in_bytes
 from .advice import commands as ask
 from .advice.paging import paging_options, run_paging
 from .errors import Error, MissingLibraryError, OptionError
+from .look.command import diff_options, run_diff
+from .look.show import run_show, show_options
 
 __all__ = ["Parser", "guarded", "main", "size_in_bytes"]
 

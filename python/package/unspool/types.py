@@ -15,7 +15,6 @@ from ._adjoint import (
 )
 from ._adjoint.options import Access, Resume
 from ._doctor import Diagnosis
-from ._look import Comparison, Difference
 from ._restart import CheckpointPart
 from ._restart.options import Auto, Copies, Keep, Stop
 from ._types import Region
@@ -31,11 +30,9 @@ __all__ = [
     "Auto",
     "CheckpointPart",
     "Chosen",
-    "Comparison",
     "Copies",
     "DeviceBuffer",
     "Diagnosis",
-    "Difference",
     "Effect",
     "Fidelity",
     "FidelityWarning",

@@ -87,7 +87,7 @@ def test_any_index_gives_what_numpy_gives(history: Path, seed: int) -> None:
 
 
 def test_only_what_is_asked_for_is_read(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from unspool._look.checkpoints import Checkpoints
+    from unspool.look.checkpoints import Checkpoints
 
     asked: list[tuple[Any, ...]] = []
     plain = Checkpoints.read

@@ -1,4 +1,4 @@
-"""`unspool.zarr_store`: Zarr reads checkpoints, and its own tests of stores pass."""
+"""`unspool.look.zarr_store`: Zarr reads checkpoints, and its own tests of stores pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unspool.errors import CorruptCheckpointError
 zarr = pytest.importorskip("zarr")
 suite = pytest.importorskip("zarr.testing.store")
 
-from unspool._look.store import CheckpointStore  # noqa: E402
+from unspool.look.store import CheckpointStore  # noqa: E402
 
 pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore::pytest.PytestWarning")]
 
@@ -42,7 +42,7 @@ def history(tmp_path: Path) -> Path:
 
 def test_arrays_and_numbers_along_the_steps(history: Path) -> None:
     with pytest.warns(RuntimeWarning, match="model/note: texts"):
-        store = unspool.zarr_store(history, dims=("z", "x"))
+        store = unspool.look.zarr_store(history, dims=("z", "x"))
     with store:
         group = zarr.open_group(store, mode="r")
         assert sorted(dict(group.members())) == ["flags", "model", "scalar", "step", "u"]
@@ -63,7 +63,7 @@ def test_slices_of_large_arrays_are_chunks_but_for_encoded_ones(tmp_path: Path) 
     deep = np.random.default_rng(2).normal(size=(2, 700, 513))
     with Spool(host_memory="64MiB", device="cpu", disk=Disk(tmp_path, durable=True)) as spool:
         spool.save(0, x=x, y=x, deep=deep, codec={"y": Bound(abs=1e-3), "*": None})
-    with unspool.zarr_store(tmp_path) as store:
+    with unspool.look.zarr_store(tmp_path) as store:
         group = zarr.open_group(store, mode="r")
         assert group["x"].chunks == (1, 873, 300) and group["y"].chunks == (1, 1030, 300)
         assert group["deep"].chunks == (1, 1, 255, 513)
@@ -91,7 +91,7 @@ def test_a_damaged_step_is_an_error_and_not_a_fill_value(tmp_path: Path) -> None
     with sorted(tmp_path.glob("frame-*"))[1].open("r+b") as file:
         file.seek(5000)
         file.write(b"damaged")
-    with unspool.zarr_store(tmp_path) as store:
+    with unspool.look.zarr_store(tmp_path) as store:
         u = zarr.open_group(store, mode="r")["u"]
         assert u[2, 7] == 2
         with pytest.raises(CorruptCheckpointError):

@@ -1,4 +1,4 @@
-"""`unspool.diff`: where two histories or runs begin to differ."""
+"""`unspool.look.diff`: where two histories or runs begin to differ."""
 
 from __future__ import annotations
 

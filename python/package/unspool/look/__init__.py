@@ -1,7 +1,7 @@
 """Looking inside: two histories compared, a step shown, a dataset of xarray, a store of Zarr."""
 
-from .diff import diff
+from .comparing import diff
+from .opening import zarr_store
 from .outcome import Comparison, Difference
-from .zarr import zarr_store
 
 __all__ = ["Comparison", "Difference", "diff", "zarr_store"]

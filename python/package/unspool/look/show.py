@@ -15,7 +15,7 @@ from .._partial import region_of
 from ..errors import OptionError
 from ..stats import size
 from .checkpoints import Array, Checkpoints
-from .diff import BLOCK, blocks_of
+from .comparing import BLOCK, blocks_of
 from .summary import Summary, histogram, numbers_of
 from .terminal import picture
 

@@ -64,7 +64,7 @@ class _Chunks(NamedTuple):
 
 
 class CheckpointStore(Store):
-    """What `unspool.zarr_store` returns.
+    """What `unspool.look.zarr_store` returns.
 
     Attributes:
         left_out: what is at the path and not in the store, each as a sentence.

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from ..errors import Error, MissingLibraryError, OptionError
-from .diff import diff
+from .comparing import diff
 from .outcome import Comparison, Difference
 from .values import shown
 

@@ -1,4 +1,4 @@
-"""`unspool.zarr_store`, without Zarr until it is called."""
+"""`unspool.look.zarr_store`, without Zarr until it is called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["zarr_store"]
 
 def zarr_store(path: AnyPath, *, dims: Dims = None, dim: str = "step") -> Any:
     """A read-only store of Zarr, version 3, over a durable history, the folder of a run or a place
-    of copies, as it is now: `zarr.open_group(unspool.zarr_store("run"), mode="r")`.
+    of copies, as it is now: `zarr.open_group(unspool.look.zarr_store("run"), mode="r")`.
 
     Arrays have the steps as their first dimension, and the names of dimensions that
     `xarray.open_dataset(path, engine="unspool")` gives. A chunk is a step, or a slice of one of at

@@ -1,4 +1,4 @@
-"""What `unspool.diff` returns, and how it is shown: a table, and a picture over the steps."""
+"""What `unspool.look.diff` returns, and how it is shown: a table, and a picture over the steps."""
 
 from __future__ import annotations
 
