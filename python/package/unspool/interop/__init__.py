@@ -5,6 +5,7 @@
   those.
 - `unspool.interop.pyrevolve` is a drop-in for the part of pyrevolve that Devito programs use.
 - `unspool.interop.deepwave` keeps the histories of Deepwave's propagators in a spool.
+- `unspool.interop.zarr` has the codec Twine for arrays that are written to Zarr.
 
 None of those packages is imported before it is needed.
 """
