@@ -154,6 +154,21 @@ def test_representable_numbers_apart() -> None:
     assert scan(np.array([np.inf], "f4"), np.finfo("f4").max[None], Tolerance(ulp=9)).count == 1
 
 
+def test_types_that_numpy_does_not_have() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        dtype = getattr(ml_dtypes, name)
+        a = np.array([1.0, -2.0, 3.5, np.nan], dtype)
+        bits = a.view(f"u{a.dtype.itemsize}").copy()
+        bits[2] += 2
+        b = bits.view(dtype)
+        found = scan(a, b, Tolerance())
+        assert (found.place, found.count) == (2, 1)
+        assert found.largest == float(b[2]) - float(a[2])
+        assert scan(a, b, Tolerance(ulp=2)).count == 0 and scan(a, b, Tolerance(ulp=1)).count == 1
+        assert scan(a, b, Tolerance(rtol=0.5)).count == 0
+
+
 def test_integers_are_compared_exactly() -> None:
     ends = np.iinfo("i8")
     a, b = np.array([ends.max, 5], "i8"), np.array([ends.min, 5], "i8")

@@ -177,9 +177,26 @@ def test_a_directory_of_something_else(tmp_path: Path) -> None:
     assert not xr.backends.plugins.list_engines()["unspool"].guess_can_open(tmp_path)
 
 
+def test_a_dataset_of_another_engine_and_a_directory_of_a_newer_version(history: Path) -> None:
+    other = xr.Dataset({"u": ("x", np.zeros(3))})
+    for call in (other.unspool.refresh, lambda: other.unspool.left_out):
+        with pytest.raises(OptionError, match="engine="):
+            call()
+    # The version in the head of one frame, which is in a file of its own.
+    with durable(history) as spool:
+        spool.save(100, u=np.zeros(50_000))
+    with max(history.glob("frame-*")).open("r+b") as file:
+        file.seek(8)
+        file.write((77).to_bytes(4, "little"))
+    with pytest.warns(RuntimeWarning, match="left out: step 100"), opened(history) as ds:
+        assert ds.step.values.tolist() == list(range(0, 20, 2))
+
+
 def test_every_dtype(tmp_path: Path) -> None:
     names = "bool i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16 S3 U2 M8[ns] m8[ns]".split()
     arrays = {name: np.zeros((2, 3), name) for name in names}
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    arrays["half"] = np.ones((2, 3), ml_dtypes.bfloat16)
     arrays["records"] = np.zeros(2, [("a", "i4"), ("b", "f8")])
     with durable(tmp_path) as spool:
         spool.save(0, arrays)

@@ -6,7 +6,9 @@ as it was at the opening.
 
 from __future__ import annotations
 
+import functools
 import threading
+import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -120,6 +122,7 @@ class Checkpoints:
     def __init__(self, path: AnyPath) -> None:
         is_address = isinstance(path, str) and "://" in path
         self.place: Place = str(path) if is_address else absolute(path, "path")
+        self._key = uuid.uuid4().hex
         self._lock = threading.RLock()
         self._held: _Held | None = None
         self._parts: dict[Path, _Part] = {}
@@ -154,7 +157,7 @@ class Checkpoints:
             self._parts = {}
 
     def __reduce__(self) -> Any:
-        return Checkpoints, (self.place,)
+        return _again, (self.place, self._key)
 
     def forms(self, step: int) -> dict[str, tuple[str, tuple[int, ...]]]:
         """The dtypes and shapes of the arrays of a checkpoint, and of the text beside them."""
@@ -308,6 +311,12 @@ class Checkpoints:
         if step in self.lost:
             return LostCheckpointError(f"{self.place}: step {step}: {self.lost[step]}")
         return UnknownVersionError(f"{self.place} has no step {step}.")
+
+
+@functools.lru_cache(maxsize=4)
+def _again(place: Place, key: str) -> Checkpoints:
+    """What another process has sent, opened once in this one however often it is sent."""
+    return Checkpoints(place)
 
 
 def _has(spool: Spool, step: int, name: str) -> bool:

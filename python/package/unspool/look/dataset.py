@@ -14,6 +14,7 @@ from xarray.core import indexing
 
 from .._holdings import holds_history
 from .._restart.parts import holds_copies, holds_run
+from ..errors import OptionError
 from .checkpoints import Checkpoints
 from .dims import Dims
 from .layout import Layout, Numbers, Variable, each_of, warn_of
@@ -88,20 +89,31 @@ class _Accessor:
     """`ds.unspool` of a dataset that was opened here."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        if "unspool" not in dataset.encoding:
-            raise AttributeError('this dataset was not opened by engine="unspool"')
         self._dataset = dataset
-        self._options, self._left_out = dataset.encoding["unspool"]
 
     @property
     def left_out(self) -> list[str]:
         """What is at the path and not in the dataset, each as a sentence."""
-        return list(self._left_out)
+        return list(self._opened()[1])
+
+    def _opened(self) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """How it was opened, and what was left out.
+
+        Raises:
+            OptionError: it was opened elsewhere.
+        """
+        try:
+            found: tuple[dict[str, Any], tuple[str, ...]] = self._dataset.encoding["unspool"]
+        except KeyError:
+            text = 'ds.unspool is of datasets that xarray.open_dataset(..., engine="unspool") gave'
+            raise OptionError(text) from None
+        return found
 
     def refresh(self) -> xr.Dataset:
         """The dataset as it is now, in chunks as this one. This one stays as it was."""
+        options, _ = self._opened()
         source = self._dataset.encoding["source"]
-        dataset = xr.open_dataset(source, engine="unspool", **self._options)
+        dataset = xr.open_dataset(source, engine=Backend, **options)
         chunks = {dim: sizes[0] for dim, sizes in self._dataset.chunksizes.items()}
         return dataset.chunk(chunks) if chunks else dataset
 

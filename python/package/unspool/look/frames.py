@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
 import struct
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from ..codecs import Achieved
 __all__ = ["Frame", "Frames", "Stream", "differing", "offsets_of"]
 
 MAGIC = b"\x89UNSP\r\n\x1a"
+
+NAME = re.compile("frame-[0-7][0-9a-f]{15}-[1-9a-f][0-9a-f]*")
 
 #: The fields of a head up to the version of the checkpoint, and the packing of version 2.
 HEAD, PACKING = struct.Struct("<8sIIQQQQq8x"), struct.Struct("<H6xQ")
@@ -90,7 +93,8 @@ class Frames:
         self._found: dict[int, Frame] = {}
         # Sorted by their ids: of two frames of one version the later one counts.
         for path in sorted(directory.glob("frame-*")):
-            self._see(path)
+            if NAME.fullmatch(path.name):
+                self._see(path)
 
     def of(self, version: int) -> Frame | None:
         """The frame that was written last under a version."""
