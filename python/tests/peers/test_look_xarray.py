@@ -178,6 +178,7 @@ def test_a_directory_of_something_else(tmp_path: Path) -> None:
 
 
 def test_a_dataset_of_another_engine_and_a_directory_of_a_newer_version(history: Path) -> None:
+    opened(history).close()
     other = xr.Dataset({"u": ("x", np.zeros(3))})
     for call in (other.unspool.refresh, lambda: other.unspool.left_out):
         with pytest.raises(OptionError, match="engine="):
