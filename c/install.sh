@@ -36,7 +36,8 @@ put() {
     install -m "$1" "$2" "$to/$3"
     case $3 in
         bin/* | *.a | *.so | *.so.*)
-            if command -v strip >/dev/null; then strip --strip-debug "$to/$3"; fi ;;
+            strip=${STRIP:-strip}
+            if command -v "$strip" >/dev/null; then "$strip" --strip-debug "$to/$3"; fi ;;
     esac
 }
 

@@ -1,8 +1,9 @@
 """Checks the files of a release, wheels and sources: `python xtask/check_dist.py FILE...`.
 
 A wheel has to be one that clusters can install (glibc 2.28), for every Python from 3.11 on, and as
-large as PyPI and its users expect. Both kinds carry the licence, the licences of the crates that
-are linked in, and the long description; a source distribution everything that cargo needs.
+large as PyPI and its users expect. That of a command has no Python. All carry the licence, the
+licences of the crates that are linked in, and the long description; a source distribution
+everything that cargo needs.
 """
 
 import re
@@ -17,9 +18,12 @@ from pathlib import Path
 
 import notices
 
-TAG = re.compile(r"-cp311-abi3-(manylinux_2_28_(?:x86_64|aarch64))\.whl$")
+TAG = re.compile(r"^(\w+)-[^-]+-(cp311-abi3|py3-none)-(manylinux_2_28_(?:x86_64|aarch64))\.whl$")
 # Kernels take 14.5 MB of it, our code 4.4, and the client of object stores 2.3.
 MOST_BYTES = 22 << 20
+# The crates of wheels that hold a command and the library that it preloads, and their most bytes.
+COMMANDS = {"unspool_messages": "unspool-recorder", "unspool_paging": "unspool-pager"}
+MOST_OF_A_COMMAND = 4 << 20
 NOTICES = "THIRD-PARTY.txt"
 
 
@@ -39,20 +43,25 @@ def main(files):
 def wheel(file):
     """What is wrong with a wheel."""
     tag = TAG.search(file.name)
-    if not tag:
-        yield "not tagged cp311-abi3-manylinux_2_28: build it with zig (`make wheels`)"
+    command = COMMANDS.get(tag[1]) if tag else None
+    if not tag or tag[2] != ("py3-none" if command else "cp311-abi3"):
+        yield "not tagged as one for manylinux_2_28: build it with zig (`make wheels`)"
         return
-    if file.stat().st_size > MOST_BYTES:
-        yield f"{file.stat().st_size} bytes: a wheel has at most {MOST_BYTES}"
+    most = MOST_OF_A_COMMAND if command else MOST_BYTES
+    if file.stat().st_size > most:
+        yield f"{file.stat().st_size} bytes: it may have {most}"
     with zipfile.ZipFile(file) as archive:
         names = set(archive.namelist())
         about = next(name for name in names if name.endswith(".dist-info/METADATA"))
         folder = about.removesuffix("METADATA")
         yield from described(archive.read(about).decode(), names, f"{folder}licenses/")
         if f"{folder}licenses/{NOTICES}" in names:
-            yield from noticed(archive.read(f"{folder}licenses/{NOTICES}").decode())
-    if f'"{tag.group(1)}"' not in said("auditwheel", "show", file):
-        yield f"it is not consistent with {tag.group(1)}: `auditwheel show` says why"
+            text = archive.read(f"{folder}licenses/{NOTICES}").decode()
+            yield from noticed(text, command or "unspool-python")
+    if f'"{tag[3]}"' not in said("auditwheel", "show", file):
+        yield f"it is not consistent with {tag[3]}: `auditwheel show` says why"
+    if command:
+        return
     if subprocess.run([tool("abi3audit"), "--strict", file], capture_output=True).returncode:
         yield "it uses more than the stable ABI of Python 3.11: `abi3audit --strict` says what"
 
@@ -65,7 +74,7 @@ def sources(file):
         names = {path.relative_to(root).as_posix() for path in root.rglob("*")}
         yield from described((root / "PKG-INFO").read_text(encoding="utf-8"), names, "")
         if NOTICES in names:
-            yield from noticed((root / NOTICES).read_text(encoding="utf-8"))
+            yield from noticed((root / NOTICES).read_text(encoding="utf-8"), "unspool-python")
         # Not with --locked: the lock also has what only crates that are left out need.
         locked = packages(root / "Cargo.lock")
         command = ["cargo", "metadata", "--format-version=1"]
@@ -93,9 +102,9 @@ def described(metadata, names, licenses):
             yield f"no {name}: `license-files` in pyproject.toml names it, and `make` writes it"
 
 
-def noticed(text):
-    """What is wrong with the licences of the crates that are linked in."""
-    if text != notices.text(["unspool-python"]):
+def noticed(text, crate):
+    """What is wrong with the licences of the crates that are linked into one of ours."""
+    if text != notices.text([crate]):
         yield f"{NOTICES} is not that of the lock: `make wheels` or `make sdist` writes it anew"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import shutil
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import NoReturn
@@ -35,6 +37,12 @@ STUDIES = {
     "codecs": "try every codec on arrays of yours",
 }
 
+#: Commands that are programs of their own, in packages of these names: what they do. The name of a
+#: program is that of its package.
+PROGRAMS = {
+    "messages": "record the messages of an MPI program, and compress them (unspool-messages)",
+    "paging": "say what paging would bring, and run a program with it (run: unspool-paging)",
+}
 
 #: Commands with one question each: what it does, what adds its options, and what runs it.
 QUESTIONS = {
@@ -48,7 +56,7 @@ QUESTIONS = {
     "doctor": ("say what this machine has and what is missing", doctor_options, run_doctor),
     "diff": ("say where two histories or runs begin to differ", diff_options, run_diff),
     "show": ("show a checkpoint, or one of its arrays", show_options, run_show),
-    "paging": ("say what paging would bring for some bytes", paging_options, run_paging),
+    "paging": (PROGRAMS["paging"], paging_options, run_paging),
 }
 
 
@@ -110,6 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if words and words[0] in STUDIES:
         return _study(words[0])(words[1:])
+    if words[:1] == ["messages"] or words[:2] == ["paging", "run"]:
+        return _program(f"unspool-{words[0]}", words)
     options = _parser().parse_args(words)
     command: Callable[[argparse.Namespace], int] = options.command
     return command(options)
@@ -131,6 +141,25 @@ def _study(name: str) -> Callable[[list[str]], int]:
     )
 
 
+def _program(name: str, words: list[str]) -> int:
+    """Becomes a program of another package, with the words after `unspool`'s own one.
+
+    Raises:
+        MissingLibraryError: that package is not installed.
+    """
+    beside = os.path.join(sysconfig.get_path("scripts"), name)
+    program = beside if os.access(beside, os.X_OK) else shutil.which(name)
+    if program is None:
+        raise MissingLibraryError(
+            f"`unspool {' '.join(words[:2])}` is a program of the package {name}, which is not "
+            f"installed: pip install {name}",
+            name=name,
+        )
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os.execv(program, [name, *words[1:]])
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="unspool", description="Histories of computations.")
     parser.add_argument("--version", action="version", version=f"unspool {__version__}")
@@ -140,6 +169,7 @@ def _parser() -> argparse.ArgumentParser:
         add_options(command)
         command.set_defaults(command=run)
     add_commands(commands)
+    commands.add_parser("messages", help=PROGRAMS["messages"])
     for name, text in STUDIES.items():
         commands.add_parser(name, help=f"{text} (unspool-studies)")
     return parser

@@ -75,8 +75,8 @@ Takes a sample of the bytes of a file, or of the writable memory that a process 
 that are resident), encodes it, and says
 how much memory paging would save when so much of it stays as it is, and what a sweep over all of it
 would wait for. One thread encodes and decodes; paging has two to four, which work ahead of the
-program. To page the large allocations of a program in C or Fortran: `unspool-paging run`, which
-`make install` in a copy of the repository builds.
+program. To page the large allocations of a program in C or Fortran: `unspool paging run --resident
+25% -- ./program`, with the package unspool-paging (pip install unspool-paging).
 """
     parser.add_argument("what", metavar="FILE|PID", help="a file, or the number of a process")
     parser.add_argument("--samples", type=int, default=64, metavar="N", help="of 128 KiB (64)")
