@@ -27,7 +27,7 @@ from .._types import Disk, Region
 from .._unspool import Spool
 from ..codecs import Achieved
 from ..errors import LostCheckpointError, UnknownVersionError
-from .frames import Frame, Frames, Stream, offsets_of
+from .frames import Frame, Stream
 from .leaves import dims_of, leaves_of, leaves_of_values
 
 __all__ = ["Array", "Checkpoints"]
@@ -43,15 +43,13 @@ class Array(NamedTuple):
         region: its dtype and shape.
         achieved: its codec and its size there.
         at: its place among the arrays of its part.
-        offset: the place of its stored bytes in the payload of `frame`.
-        frame: where the checkpoint lies, if in a file of its own.
+        frame: what its checkpoint says of itself where it is stored.
     """
 
     region: Region
     achieved: Achieved
     at: int
-    offset: int
-    frame: Frame | None
+    frame: Frame
 
     @property
     def form(self) -> tuple[str, tuple[int, ...]]:
@@ -70,14 +68,13 @@ class Array(NamedTuple):
 
     def stream(self) -> Stream | None:
         """What it says of the codec that made it."""
-        return self.frame and self.frame.stream(self.achieved.codec, self.offset)
+        return self.frame.stream(self.at)
 
 
 class _Part:
     """The durable directory of one rank, or of a history."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
         with warnings.catch_warnings():
             # What is lost is said by who looks.
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -89,11 +86,6 @@ class _Part:
         """Its checkpoints, put together."""
         chains: Chains = RestartCore.chains(self.spool)
         return chains
-
-    @cached_property
-    def frames(self) -> Frames:
-        """Where its checkpoints lie."""
-        return Frames(self.directory)
 
 
 class _Held(NamedTuple):
@@ -172,17 +164,11 @@ class Checkpoints:
         """The arrays of a checkpoint by name, unread."""
         found: dict[str, Array] = {}
         with self._lock:
-            for prefix, spool, part in self._spools(step):
-                frame = part.frames.of(step) if part is not None else None
-                regions, achieved = spool.regions(step), spool.achieved(step)
-                offsets, end = offsets_of(achieved)
-                if frame is not None and frame.payload_bytes != end:
-                    # Another one has taken its place since.
-                    frame = None
-                for at, one in enumerate(regions):
-                    about = Array(one, achieved[one.name], at, offsets[one.name], frame)
+            for prefix, spool, _ in self._spools(step):
+                frame, achieved = Frame(spool, step), spool.achieved(step)
+                for at, one in enumerate(spool.regions(step)):
                     if one.name != REGION:
-                        found[prefix + one.name] = about
+                        found[prefix + one.name] = Array(one, achieved[one.name], at, frame)
         return found
 
     def read(self, step: int, name: str, region: Any = ...) -> Any:

@@ -178,7 +178,7 @@ class _Both:
         stored = a.achieved.stored_bytes
         places = [range(stored)] if stored else []
         if same_codec and stored == b.achieved.stored_bytes:
-            places = differing((a.frame, a.offset), (b.frame, b.offset), stored)
+            places = differing((a.frame, a.at), (b.frame, b.at), stored)
         if not places:
             return found
         if self._bounds:
