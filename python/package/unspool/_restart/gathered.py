@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from .. import _arrays, _partial, _shards
 from .._pieces import Node, without_like
 from .._shards import Box, Pieces
-from .._trees import REGION, Apart, assign, entry, shards_in, text_of
+from .._trees import REGION, Apart, assign, build, entry, shards_in, text_of
 from .._types import Region
 from .._unspool import Spool
 from ..errors import ArrayError, CorruptCheckpointError, Error, LostCheckpointError, OptionError
@@ -156,6 +156,25 @@ class Gathered:
         found = self._read(array, wanted)[box.inner]
         place = _arrays.device_for(to, device, None)
         return _arrays.converted(found.reshape(found.shape), array.dtype, to, place)
+
+    # One part by itself.
+
+    def tree_of(self, rank: int, name: str) -> Any:
+        """What one part has under a name, with the names of regions in place of arrays; None where
+        it has nothing."""
+        small, text = self._small[rank][0], self._texts[rank]
+        found = None if text is None else entry(text, name)
+        return small.get(name) if found is None else build(found[0], {one: one for one in found[1]})
+
+    def part(self, rank: int, name: str, index: Any) -> Any:
+        """A region of one part, or some of it, as an array of PyTorch."""
+        return self._of(
+            rank, lambda spool: _partial.Source(spool, self.step, "torch", "cpu").array(name, index)
+        )
+
+    def region(self, rank: int, name: str) -> Region:
+        """What a region of one part is."""
+        return self._source(rank).regions[name][1]
 
     # What `assign` asks for.
 

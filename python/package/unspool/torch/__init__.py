@@ -15,6 +15,7 @@
 #   _stack, _states, _moving, _found, _clock: of budget, whose decisions are in `advice/blocks.py`
 #   _kept, _entry, _lanes: of offload; _segments: how long those of scan are, pure
 #   _recompute, _again, _reached, _places, _generators, _hooks: recomputation; _inputs: checkpoints
+#   dcp: storage of torch.distributed.checkpoint, which needs none of the others
 #   _spools, _layout, _trees, _surroundings, _changed, _eager, _graph: what the others share
 
 from __future__ import annotations
