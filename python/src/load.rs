@@ -107,9 +107,9 @@ pub fn parts(
     Ok(true)
 }
 
-/// The checksums of the pieces of a payload, and of each array its first byte there, the one after
-/// its last, and what it says of its codec.
-pub type StoredWord = (Option<Vec<u64>>, Vec<(u64, u64, Option<MadeWord>)>);
+/// The checksums of the pieces of a payload; whether pieces are read alone; and of each array its
+/// first byte there, the one after its last, and what it says of its codec.
+pub type StoredWord = (Option<Vec<u64>>, bool, Vec<(u64, u64, Option<MadeWord>)>);
 
 /// The kind of a codec, its bound or parameter, the floor of a pointwise bound, and the largest
 /// error where it is known.
@@ -129,7 +129,10 @@ pub fn stored(py: Python<'_>, spool: &Spool, version: i64) -> PyResult<Option<St
             let made = frame.made_by(index)?.map(made_word);
             Ok((region.range().start, region.range().end, made))
         });
-        Ok(Some((frame.sums()?, places.collect::<Result<_, unspool::Error>>()?)))
+        let places = places.collect::<Result<_, unspool::Error>>()?;
+        let sums = frame.sums()?;
+        let in_parts = sums.is_some() && !frame.may_be_packed();
+        Ok(Some((sums, in_parts, places)))
     })
 }
 

@@ -14,6 +14,8 @@ from unspool import Bound, Disk, Spool, cli
 from unspool.errors import OptionError
 from unspool.look.values import Tolerance, scan
 
+import rank_processes
+
 #: Arrays of several pieces of 64 KiB, of a few bytes, and of none.
 SHAPES: dict[str, tuple[tuple[int, ...], str]] = {
     "u": ((200, 100), "f4"),
@@ -244,6 +246,25 @@ def test_runs_of_a_checkpointer_with_increments(tmp_path: Path) -> None:
         (3, "u", (99_999,)),
         (4, "t", ()),
     ]
+
+
+def _rank(ranks: Any, path: Path, change: int) -> None:
+    with unspool.Checkpointer(path, every=1, ranks=ranks, keep=9) as checkpoints:
+        for step in (1, 2, 3):
+            u = np.full(20_000, step + 10 * ranks.rank)
+            u[-1] += change * (step == 2 and ranks.rank == 1)
+            checkpoints.save(step, u=u)
+
+
+def test_a_difference_of_one_rank(tmp_path: Path) -> None:
+    for change, name in enumerate("ab"):
+        for process in rank_processes.start(2, _rank, tmp_path / name, change):
+            process.join(60)
+            assert process.exitcode == 0
+    found = unspool.look.diff(tmp_path / "a", tmp_path / "b")
+    (one,) = found.differences
+    assert (one.step, one.name, one.index) == (2, "rank-0001/u", (19_999,))
+    assert (one.a, one.b) == (12, 13) and found.bytes_read <= 2 * 65536
 
 
 def damage(path: Path, step: int) -> None:

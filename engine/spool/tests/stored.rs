@@ -47,6 +47,7 @@ fn equal_pieces_have_equal_sums_and_the_one_that_was_changed_has_another() {
         save(&spool, 2, Spec::Raw, &wave(ITEMS, 40_000));
         let (one, other) = (sums(&spool, 1), sums(&spool, 2));
         assert_eq!(one.len(), 7, "{compress:?}");
+        assert_eq!(spool.stored(1).unwrap().may_be_packed(), compress.is_some());
         let differing: Vec<usize> = (0..7).filter(|piece| one[*piece] != other[*piece]).collect();
         assert_eq!(differing, [2], "{compress:?}");
         let pieces = wave(ITEMS, usize::MAX);

@@ -57,6 +57,12 @@ impl Frame {
         self.checksum.get().copied()
     }
 
+    /// Whether some store may hold the payload packed, so that nothing of it is read alone.
+    #[must_use]
+    pub fn may_be_packed(&self) -> bool {
+        self.packed.load(Ordering::Relaxed)
+    }
+
     /// The checksum of the payload, which that of `payload` is if it is not known yet.
     fn checksum_or(&self, found: u64) -> u64 {
         // Two threads may compute it at once; the results are equal.
@@ -135,7 +141,7 @@ pub fn read_frame(
     buffers: &Arc<Pool>,
 ) -> Result<(), TransferError> {
     assert_eq!(payload.len() as u64, frame.head.payload_bytes, "the payload is that of the head");
-    let read = if frame.packed.load(Ordering::Relaxed) {
+    let read = if frame.may_be_packed() {
         let read = read_packed(store, id, frame, payload, buffers);
         read.map(|()| verify.then(|| checksum(payload)))
     } else {

@@ -27,7 +27,7 @@ const ROOMS: &[Room] = &[
     room("restart", &["restart"], 8_620),
     room("adjoint", &["adjoint"], 6_320),
     room("python, native", &["python/src"], 13_730),
-    room("python, package", &["python/package"], 38_100),
+    room("python, package", &["python/package"], 38_380),
     room("c", &["c"], 4_690),
     room("messages", &["packages/messages"], 13_835),
     room("paging", &["packages/paging"], 4_950),

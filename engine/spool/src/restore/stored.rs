@@ -74,6 +74,12 @@ impl StoredFrame {
         self.frame.head()
     }
 
+    /// Whether the payload may be packed, so that it is read whole whatever is wanted of it.
+    #[must_use]
+    pub fn may_be_packed(&self) -> bool {
+        self.frame.may_be_packed()
+    }
+
     /// The checksum of each 64 KiB of the payload as memory has it, the last piece as long as it
     /// is. Those of frames whose same bytes have the same place are compared without reading them.
     /// `None` for a longer payload that has none, as older frames.

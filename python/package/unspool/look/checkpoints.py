@@ -57,9 +57,9 @@ class Array(NamedTuple):
         return self.region.dtype, self.region.shape
 
     @property
-    def is_raw(self) -> bool:
+    def is_in_parts(self) -> bool:
         """Whether parts of it can be read alone."""
-        return self.achieved.codec == "raw"
+        return self.achieved.codec == "raw" and self.frame.is_in_parts
 
     @property
     def text(self) -> str:

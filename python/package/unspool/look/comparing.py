@@ -183,7 +183,7 @@ class _Both:
             return found
         if self._bounds:
             tolerance = tolerance.with_bounds(a.stream(), b.stream())
-        if not (a.is_raw and b.is_raw):
+        if not (a.is_in_parts and b.is_in_parts):
             self._read += 2 * a.region.nbytes
             return scan(self.a.read(step, name), self.b.read(step, name), tolerance)
         dtype = _arrays.numpy_dtype(a.region.dtype)

@@ -211,6 +211,6 @@ def _chunks(one: Variable) -> dict[str, int]:
     """A chunk of dask for each step; a long array is cut along its first axis."""
     chunks = dict(zip(one.dims, (1, *one.shape), strict=True))
     nbytes = int(np.prod(one.shape, dtype="int64")) * one.dtype.itemsize
-    if one.attrs["codec"] == "raw" and one.shape and nbytes > CHUNK:
+    if one.is_in_parts and one.shape and nbytes > CHUNK:
         chunks[one.dims[1]] = max(1, one.shape[0] * CHUNK // nbytes)
     return chunks

@@ -38,25 +38,30 @@ class Frame:
         self._spool, self._step = spool, step
 
     @cached_property
-    def _said(self) -> tuple[list[int] | None, list[Any]]:
-        return self._spool._stored(self._step) or (None, [])
+    def _said(self) -> tuple[list[int] | None, bool, list[Any]]:
+        return self._spool._stored(self._step) or (None, False, [])
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether pieces of it can be read alone."""
+        return self._said[1]
 
     @cached_property
     def sums(self) -> Any | None:
         """The checksums of the pieces of its payload, or None."""
         import numpy as np
 
-        sums, _ = self._said
+        sums = self._said[0]
         return None if sums is None else np.array(sums, "u8")
 
     def place(self, at: int) -> range | None:
         """The bytes of the payload that are those of the array at this place, or None."""
-        _, places = self._said
+        places = self._said[2]
         return range(*places[at][:2]) if places else None
 
     def stream(self, at: int) -> Stream | None:
         """What the array at this place says of its codec, or None."""
-        _, places = self._said
+        places = self._said[2]
         made = places[at][2] if places else None
         return made and Stream(*made)
 

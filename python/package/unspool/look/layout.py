@@ -42,6 +42,7 @@ class Variable(NamedTuple):
         dims: the names of all dimensions, that of the steps first.
         steps: in which the array has this form.
         attrs: its dtype, codec and bound, as the newest of these steps has them.
+        is_in_parts: whether parts of that one can be read alone.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Variable(NamedTuple):
     dims: tuple[str, ...]
     steps: list[int]
     attrs: dict[str, Any]
+    is_in_parts: bool
 
 
 class Numbers(NamedTuple):
@@ -146,7 +148,8 @@ class Layout:
         along = self._dim_of(steps, name)
         about = self._checkpoints.arrays(steps[-1])[name]
         dtype = _arrays.numpy_dtype(form[0])
-        return Variable(name, dtype, form[1], (along, *dims), steps, _attrs(form[0], about))
+        attrs = _attrs(form[0], about)
+        return Variable(name, dtype, form[1], (along, *dims), steps, attrs, about.is_in_parts)
 
     def _dim_of(self, steps: list[int], name: str) -> str:
         """The dimension of these steps: arrays that lack in the same steps share one."""

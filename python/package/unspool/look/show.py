@@ -153,12 +153,13 @@ def _coded(about: Array) -> str:
     stream = about.stream()
     bound = f", {stream.kind} {stream.bound:g}" if stream and stream.bound else ""
     error = f", largest error {stream.max_error:g}" if stream and stream.max_error else ""
-    return "" if about.is_raw else f", {about.achieved.codec}{bound}{error}"
+    codec = about.achieved.codec
+    return "" if codec == "raw" else f", {codec}{bound}{error}"
 
 
 def _blocks(checkpoints: Checkpoints, step: int, name: str, about: Array) -> Iterator[Any]:
     """The items of an array, some at a time where they can be read so."""
-    if not about.is_raw or about.region.nbytes <= BLOCK:
+    if not about.is_in_parts or about.region.nbytes <= BLOCK:
         yield checkpoints.read(step, name)
         return
     dtype = _arrays.numpy_dtype(about.region.dtype)

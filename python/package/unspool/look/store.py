@@ -242,7 +242,7 @@ def _again(kind: type[CheckpointStore], path: str, dims: Dims, dim: str, read_on
 def _cut(one: Variable) -> tuple[int, ...]:
     """The shape of a chunk: one step, of which slices are cut where they can be read alone."""
     chunk = [max(length, 1) for length in one.shape]
-    if one.attrs["codec"] == "raw":
+    if one.is_in_parts:
         for axis in range(len(chunk)):
             rest = math.prod(chunk[axis + 1 :]) * one.dtype.itemsize
             chunk[axis] = max(1, min(chunk[axis], CHUNK // max(rest, 1)))
