@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import unspool
-from unspool import _unspool, errors, messages
+from unspool import _unspool, errors, look, messages
 
 import stub
 
@@ -60,6 +60,13 @@ def test_the_room_of_messages_has_two_names_and_both_are_in_the_reference() -> N
     page = Path(__file__).parents[2] / "docs" / "reference" / "api" / "messages.md"
     shown = re.findall(r"^::: unspool\.messages\.(\w+)$", page.read_text(), re.MULTILINE)
     assert sorted(shown) == ["Channel", "Request"]
+
+
+def test_the_room_of_looking_inside_has_four_names_and_all_are_in_the_reference() -> None:
+    assert look.__all__ == ["Comparison", "Difference", "diff", "zarr_store"]
+    page = Path(__file__).parents[2] / "docs" / "reference" / "api" / "look.md"
+    shown = re.findall(r"^::: unspool\.look\.(\w+)$", page.read_text(), re.MULTILINE)
+    assert sorted(shown) == look.__all__
 
 
 def test_the_stub_names_every_method_and_no_other() -> None:
