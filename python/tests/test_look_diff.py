@@ -115,6 +115,30 @@ def test_a_hundred_planted_differences_are_found_where_they_are(
             assert one.count == 1 and one.of == here.size
 
 
+def test_counts_and_places_agree_with_numpy_wherever_arrays_lie(tmp_path: Path) -> None:
+    made = np.random.default_rng(9)
+    a, b = {}, {}
+    for step in range(24):
+        # What lies before the array moves it against the pieces, in both or in one of them.
+        before = int(made.integers(0, 3)) * 4096 + int(made.integers(0, 99))
+        moved = before + (65536 if step % 3 == 1 else 100 if step % 3 == 2 else 0)
+        dtype = made.choice(["u1", "f4", "c16", "S3"])
+        u = np.frombuffer(made.bytes(120_000 * (1 + step % 2)), dtype).copy()
+        v = u.copy()
+        places = made.integers(0, len(u), size=made.integers(0, 4))
+        v.view("u1").reshape(len(v), -1)[places, -1] ^= 1
+        a[step] = {"before": np.zeros(before, "u1"), "u": u}
+        b[step] = {"before": np.zeros(moved, "u1"), "u": v}
+    pair = write(tmp_path / "a", a), write(tmp_path / "b", b)
+    found = {one.step: one for one in unspool.look.diff(*pair, arrays=["u"]).differences}
+    for step in range(24):
+        u, v = (one[step]["u"].view("u1").reshape(len(one[step]["u"]), -1) for one in (a, b))
+        places = np.flatnonzero((u != v).any(1))
+        assert (step in found) == bool(places.size)
+        if places.size:
+            assert (found[step].index, found[step].count) == ((places[0],), places.size)
+
+
 def test_minus_zero_and_payloads_of_nan_are_differences_of_bits_alone(tmp_path: Path) -> None:
     nans = np.array([0x7FC00001, 0x7FC00002], "u4").view("f4")
     a = write(tmp_path / "a", {0: {"u": np.array([0.0, nans[0], 1.0], "f4")}})
