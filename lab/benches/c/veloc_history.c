@@ -76,7 +76,8 @@ static void veloc_begin(const char *more) {
     snprintf(path, sizeof path, "%s/veloc.cfg", folder);
     FILE *config = fopen(path, "w");
     check(config != NULL, "veloc.cfg");
-    fprintf(config, "scratch = %s/scratch\npersistent = %s/persistent\nmode = async\n", folder, folder);
+    fprintf(config, "scratch = %s/scratch\npersistent = %s/persistent\n", folder, folder);
+    fprintf(config, "mode = async\n");
     fprintf(config, "host_memory = 256MiB\npersistent_interval = -1\n%s", more);
     fclose(config);
     check(VELOC_Init_single(0, path) == VELOC_SUCCESS, "VELOC_Init_single");
@@ -87,7 +88,9 @@ static void veloc_begin(const char *more) {
 }
 static void durable_begin(void) { veloc_begin(""); }
 static void history_begin(void) { veloc_begin("durable = false\ndiscard = true\n"); }
-static void veloc_save(int n) { check(VELOC_Checkpoint("h", n) == VELOC_SUCCESS, "VELOC_Checkpoint"); }
+static void veloc_save(int n) {
+    check(VELOC_Checkpoint("h", n) == VELOC_SUCCESS, "VELOC_Checkpoint");
+}
 static void veloc_turn(void) { VELOC_Prefetch_start(); }
 static void veloc_load(int n) { check(VELOC_Restart("h", n) == VELOC_SUCCESS, "VELOC_Restart"); }
 static void veloc_end(void) {

@@ -228,7 +228,8 @@ impl Client {
         }
         let spool = &self.background.parts().spool;
         // SAFETY: the caller's duty.
-        unsafe { memory::save((spool, self.config.lossless), open.step, &regions, timeout) }.map_err(text)?;
+        unsafe { memory::save((spool, self.config.lossless), open.step, &regions, timeout) }
+            .map_err(text)?;
         open.saved = true;
         Ok(())
     }

@@ -307,9 +307,11 @@ fn codec(text: &str) -> Result<bool, String> {
     match text {
         "none" => Ok(false),
         "lossless" => Ok(true),
-        _ => Err("write none or lossless. VELOC's calls do not say which regions are numbers that \
+        _ => {
+            Err("write none or lossless. VELOC's calls do not say which regions are numbers that \
                   may change within a bound"
-            .to_owned()),
+                .to_owned())
+        }
     }
 }
 

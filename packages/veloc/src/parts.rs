@@ -118,7 +118,8 @@ impl Parts {
         let scratch = std::path::absolute(&config.scratch)
             .and_then(|scratch| make_folder(&scratch).map(|()| scratch))
             .map_err(|cause| failed("scratch", &config.scratch, "made", &cause))?;
-        let folder = Folder::make(&scratch.join(who.folder(config.durable)), rank, size).map_err(text)?;
+        let folder =
+            Folder::make(&scratch.join(who.folder(config.durable)), rank, size).map_err(text)?;
         let disk = DiskSettings::new(folder.data());
         settings.disk = Some(DiskSettings { durable: config.durable, ..disk });
         let spool = Arc::new(Spool::open(settings).map_err(text)?);
