@@ -143,6 +143,7 @@ bench: need-rust $(VENV)/.studies ## print tables of what things cost, against t
 	$(BIN)/python lab/benches/python/python_adjoint.py
 	$(BIN)/python lab/benches/python/python_jax.py
 	$(BIN)/python lab/benches/python/python_learn.py
+	$(BIN)/python lab/benches/python/python_look.py --steps 1000
 	$(BIN)/python lab/benches/python/python_hintless.py --count 48 --rounds 3
 
 # The studies of docs/results. What fails says why, and the next part begins; make says in the end that

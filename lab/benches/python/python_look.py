@@ -6,7 +6,7 @@ histories that are equal, or differ in one item of each step. Beside them, the t
 reads the same bytes from files of its own. The histories stay in the page cache. Run it with the
 package installed:
 
-    python lab/benches/python/python_look.py [--folder FOLDER] [--steps 10000] [--side 128] \
+    python lab/benches/python/python_look.py [--folder FOLDER] [--steps 3000] [--side 256] \
         [--seed 0]
 """
 
@@ -136,8 +136,8 @@ def main() -> None:
     """Writes the histories, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--folder", help="where the histories go, on a disk of this machine")
-    parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--side", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--side", type=int, default=256)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     draw, every = random.Random(options.seed), range(options.steps)

@@ -28,7 +28,7 @@ from .._unspool import Spool
 from ..codecs import Achieved
 from ..errors import LostCheckpointError, UnknownVersionError
 from .frames import Frame, Stream
-from .leaves import dims_of, leaves_of, leaves_of_values
+from .leaves import dims_of, is_text, leaves_of, leaves_of_values
 
 __all__ = ["Array", "Checkpoints"]
 
@@ -162,13 +162,17 @@ class Checkpoints:
 
     def arrays(self, step: int) -> dict[str, Array]:
         """The arrays of a checkpoint by name, unread."""
+        found = self.regions(step)
+        return {name: about for name, about in found.items() if not is_text(name)}
+
+    def regions(self, step: int) -> dict[str, Array]:
+        """The arrays of a checkpoint, and the texts beside them, by name and unread."""
         found: dict[str, Array] = {}
         with self._lock:
             for prefix, spool, _ in self._spools(step):
                 frame, achieved = Frame(spool, step), spool.achieved(step)
                 for at, one in enumerate(spool.regions(step)):
-                    if one.name != REGION:
-                        found[prefix + one.name] = Array(one, achieved[one.name], at, frame)
+                    found[prefix + one.name] = Array(one, achieved[one.name], at, frame)
         return found
 
     def read(self, step: int, name: str, region: Any = ...) -> Any:

@@ -11,6 +11,7 @@ from .._files import AnyPath
 from ..errors import Error, OptionError
 from .checkpoints import Array, Checkpoints
 from .frames import differing
+from .leaves import is_text
 from .outcome import Comparison, Difference
 from .values import Found, Tolerance, scan
 
@@ -131,15 +132,29 @@ class _Both:
             yield Difference(step, "", "missing", one, other)
             return
         try:
-            arrays = self.a.arrays(step), self.b.arrays(step)
-            numbers = self.a.values(step), self.b.values(step)
+            arrays = self.a.regions(step), self.b.regions(step)
+            numbers = self._numbers(step, *arrays)
         except Error as why:
             yield Difference(step, "", "unreadable", detail=str(why))
             return
         for name in self._wanted(*arrays):
-            yield from self._of_array(step, name, arrays[0].get(name), arrays[1].get(name))
+            if not is_text(name):
+                yield from self._of_array(step, name, arrays[0].get(name), arrays[1].get(name))
         for name in self._wanted(*numbers):
             yield from _of_number(step, name, *numbers, self._tolerance)
+
+    def _numbers(
+        self, step: int, one: dict[str, Array], other: dict[str, Array]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Numbers and texts of both; none where checksums say that they are equal."""
+        texts = {name for name in (*one, *other) if is_text(name)}
+        same = all(
+            name in one and name in other and _places(one[name], other[name]) == []
+            for name in texts
+        )
+        if same and not (self.a.has_manifests or self.b.has_manifests):
+            return {}, {}
+        return self.a.values(step), self.b.values(step)
 
     def _wanted(self, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
         names = dict.fromkeys((*one, *other))
@@ -174,11 +189,7 @@ class _Both:
 
     def _values(self, step: int, name: str, a: Array, b: Array) -> Found:
         tolerance, found = self._tolerance, Found()
-        same_codec = a.achieved.codec == b.achieved.codec
-        stored = a.achieved.stored_bytes
-        places = [range(stored)] if stored else []
-        if same_codec and stored == b.achieved.stored_bytes:
-            places = differing((a.frame, a.at), (b.frame, b.at), stored)
+        places = _places(a, b)
         if not places:
             return found
         if self._bounds:
@@ -193,6 +204,14 @@ class _Both:
             other = self.b.read_bytes(step, name, b.at, first, end).view(dtype)
             found.add(one, other, first // dtype.itemsize, tolerance)
         return found
+
+
+def _places(a: Array, b: Array) -> list[range]:
+    """Where the stored bytes of two arrays may differ."""
+    stored = a.achieved.stored_bytes
+    if a.achieved.codec == b.achieved.codec and stored == b.achieved.stored_bytes:
+        return differing((a.frame, a.at), (b.frame, b.at), stored)
+    return [range(stored)]
 
 
 def _of_number(

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from .. import _arrays
-from .._trees import REGION
 from ..errors import ArrayError, Error
 from .checkpoints import Array, Checkpoints
 from .dims import Dims, names_of
+from .leaves import is_text
 
 __all__ = ["Layout", "Numbers", "Variable", "each_of", "warn_of"]
 
@@ -87,7 +87,7 @@ class Layout:
         self.steps = list(forms)
         self.dims = {tuple(self.steps): along}
         names = dict.fromkeys(
-            name for of_step in forms.values() for name in of_step if not _is_tree(name)
+            name for of_step in forms.values() for name in of_step if not is_text(name)
         )
         chosen = {
             name: found for name in names if name not in skip and (found := self._form(name, forms))
@@ -98,7 +98,7 @@ class Layout:
             name: self._variable(name, form, steps, named[name])
             for name, (form, steps) in chosen.items()
         }
-        with_tree = [step for step, form in forms.items() if any(map(_is_tree, form))]
+        with_tree = [step for step, form in forms.items() if any(map(is_text, form))]
         with_numbers = self.steps if checkpoints.has_manifests else with_tree
         self.numbers = self._numbers({*names, *skip, along}, with_numbers)
 
@@ -197,10 +197,6 @@ def _kind(first: Any, last: Any) -> str | None:
     """The dtype that both values fit."""
     kinds = {KINDS.get(type(first)), KINDS.get(type(last))}
     return "float64" if kinds == {"int64", "float64"} else kinds.pop() if len(kinds) == 1 else None
-
-
-def _is_tree(name: str) -> bool:
-    return name.rpartition("/")[2] == REGION
 
 
 def each_of(call: Callable[[int], Any], steps: Sequence[int]) -> list[Any]:

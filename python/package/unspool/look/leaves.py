@@ -8,10 +8,15 @@ from typing import Any
 from .. import _trees
 from .._restart.values import read
 
-__all__ = ["dims_of", "leaves_of", "leaves_of_values"]
+__all__ = ["dims_of", "is_text", "leaves_of", "leaves_of_values"]
 
 #: What a node of a tree may hold items under.
 ITEMS = ("of", "list", "tuple")
+
+
+def is_text(name: str) -> bool:
+    """Whether it names the text beside arrays, of a rank or of all."""
+    return name.rpartition("/")[2] == _trees.REGION
 
 
 def leaves_of(text: bytes) -> dict[str, Any]:
