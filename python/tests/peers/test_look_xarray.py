@@ -122,10 +122,28 @@ def test_names_of_dimensions(history: Path) -> None:
         assert ds.u.dims == ("time", "z", "x") and ds.n.dims == ("time", "dim_0")
     with opened(history, dims={"n": ["k"]}) as ds:
         assert ds.n.dims == ("step", "k") and ds.u.dims == ("step", "dim_0", "dim_1")
-    for wrong in ({"u": ["x"]}, "zx", {"u": ["step", "x"]}, {"u": ["x", "x"]}):
+    for wrong in ({"u": ["x"]}, "zx", {"u": ["step", "x"]}, {"u": ["x", "x"]}, ("n", "x")):
         with pytest.raises(OptionError, match="dims"):
             opened(history, dims=wrong)
     assert "u" not in opened(history, drop_variables="u")
+
+
+def test_dimensions_and_coordinates_of_a_dataset_that_was_saved(tmp_path: Path) -> None:
+    saved = xr.Dataset({"u": (("z", "x"), np.zeros((3, 4)))}, coords={"x": np.arange(4.0)})
+    with durable(tmp_path) as spool:
+        for step in range(3):
+            spool.save(step, {"ds": saved + step, "other": np.zeros((4, 3))})
+    with opened(tmp_path) as ds:
+        assert ds["ds/data/u/values"].dims == ("step", "z", "x")
+        assert ds["ds/coords/x/values"].dims == ("step", "x")
+        assert ds.other.dims == ("step", "dim_0", "dim_1")
+
+
+def test_a_history_without_steps(tmp_path: Path) -> None:
+    durable(tmp_path).close()
+    with opened(tmp_path) as ds:
+        assert ds.sizes == {"step": 0} and not ds.data_vars
+    assert unspool.look.diff(tmp_path, tmp_path).equal
 
 
 def test_a_codec_and_its_bound_are_attributes(tmp_path: Path) -> None:

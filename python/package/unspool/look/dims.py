@@ -22,18 +22,21 @@ def names_of(shapes: Shapes, given: Dims, saved: Mapping[str, Sequence[str]], al
 
     Raises:
         OptionError: names are given for another number of dimensions, or one for several lengths,
-            or that of the dimension of the steps.
+            or that of an array or of the dimension of the steps.
     """
     found = _given(shapes, given)
     lengths = _lengths(shapes, found)
     for dim, several in lengths.items():
-        if len(several) > 1 or dim == along:
-            raise OptionError(f"dims: {dim!r} cannot stand for lengths {sorted(several)}.")
+        if len(several) > 1 or dim == along or dim in shapes:
+            what = "an array or the dimension of the steps has this name"
+            what = what if len(several) == 1 else f"it would have lengths {sorted(several)}"
+            raise OptionError(f"dims: {dim!r}: {what}.")
     for name, dims in saved.items():
         if name in shapes and name not in found and len(dims) == len(shapes[name]):
             pairs = zip(dims, shapes[name], strict=True)
             agree = all(lengths.setdefault(dim, {length}) == {length} for dim, length in pairs)
-            if agree and along not in dims and len(set(dims)) == len(dims):
+            taken = {along, *shapes}.intersection(dims)
+            if agree and not taken and len(set(dims)) == len(dims):
                 found[name] = tuple(dims)
     rest = {name: shape for name, shape in shapes.items() if name not in found}
     first = {shape: name for name, shape in reversed(rest.items())}
