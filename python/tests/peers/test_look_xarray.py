@@ -188,6 +188,18 @@ def test_what_cannot_be_in_it_is_named_and_the_rest_opens(tmp_path: Path) -> Non
             ds.u.sel(u_step=2).load()
 
 
+def test_a_newest_step_that_is_damaged_leaves_the_others(tmp_path: Path) -> None:
+    with durable(tmp_path) as spool:
+        for step in range(3):
+            spool.save(step, u=np.full(100_000, step, "f4"))
+    with max(tmp_path.glob("frame-*")).open("r+b") as file:
+        # The checksums of its pieces, behind the payload.
+        file.seek(4096 + 400_000 + 8)
+        file.write(b"damaged")
+    with pytest.warns(RuntimeWarning, match="attributes of u"), opened(tmp_path) as ds:
+        assert ds.u[1, 5] == 1 and ds.u.attrs == {"dtype": "float32"}
+
+
 def test_a_directory_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("no")
     with pytest.raises(OptionError, match="no durable checkpoints"):

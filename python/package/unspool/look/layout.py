@@ -146,10 +146,14 @@ class Layout:
         self, name: str, form: tuple[str, tuple[int, ...]], steps: list[int], dims: tuple[str, ...]
     ) -> Variable:
         along = self._dim_of(steps, name)
-        about = self._checkpoints.arrays(steps[-1])[name]
         dtype = _arrays.numpy_dtype(form[0])
-        attrs = _attrs(form[0], about)
-        return Variable(name, dtype, form[1], (along, *dims), steps, attrs, about.is_in_parts)
+        try:
+            about = self._checkpoints.arrays(steps[-1])[name]
+            attrs, is_in_parts = _attrs(form[0], about), about.is_in_parts
+        except Error as why:
+            self.left_out.append(f"attributes of {name}: {why}")
+            attrs, is_in_parts = {"dtype": form[0]}, False
+        return Variable(name, dtype, form[1], (along, *dims), steps, attrs, is_in_parts)
 
     def _dim_of(self, steps: list[int], name: str) -> str:
         """The dimension of these steps: arrays that lack in the same steps share one."""
