@@ -389,11 +389,7 @@ def _place(way: Iterable[object]) -> str:
 
 
 def parsed(text: bytes) -> Any:
-    """The outermost node of a text.
-
-    Raises:
-        ArrayError: the text is not one of ours.
-    """
+    """The outermost node of a text. Raises ArrayError where it is not one of ours."""
     try:
         content = json.loads(text)
         if content["unspool"] not in FORMATS:
