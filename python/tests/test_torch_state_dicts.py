@@ -197,7 +197,7 @@ def test_a_load_gives_the_libraries_that_were_saved(tmp_path: Path) -> None:
         assert type(checkpoints.load(3)["v"]) is np.ndarray
 
 
-def test_a_tensor_over_several_processes_is_refused(tmp_path: Path) -> None:
+def test_a_tensor_over_several_processes_comes_back_into_one(tmp_path: Path) -> None:
     tensor = pytest.importorskip("torch.distributed.tensor")
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
@@ -206,8 +206,11 @@ def test_a_tensor_over_several_processes_is_refused(tmp_path: Path) -> None:
         mesh = tensor.init_device_mesh("cpu", (1,))
         one = tensor.DTensor.from_local(torch.ones(4), mesh, [tensor.Shard(0)])
         with opened(tmp_path) as checkpoints:
-            with pytest.raises(unspool.errors.ArrayError, match=r"to_local\(\)"):
-                checkpoints.save(1, model={"w": one})
-            checkpoints.save(1, model={"w": one.to_local()})
+            checkpoints.save(1, model={"w": one})
+            with pytest.raises(unspool.errors.ArrayError, match=r"like=\.\.\."):
+                checkpoints.load(1)
+            target = tensor.DTensor.from_local(torch.zeros(4), mesh, [tensor.Shard(0)])
+            assert checkpoints.restore(1, model={"w": target}) == 1
+            assert torch.equal(target.to_local(), torch.ones(4))
     finally:
         torch.distributed.destroy_process_group()

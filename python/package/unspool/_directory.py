@@ -18,6 +18,7 @@ from . import Disk, Spool
 from ._copying import copy
 from ._exporting import export
 from ._holdings import holds_history, reading
+from ._importing import import_file
 from ._partial import region_of
 from ._restart.command import Choose, list_run, remove_steps, verify_run
 from ._restart.core import Chains, RestartCore
@@ -95,6 +96,12 @@ def add_commands(commands: Any) -> None:
     exporting.add_argument(
         "--region", metavar="INDEX", type=region_of, help="of each --array: 0:10,...,3"
     )
+    text = "save a file of safetensors as a checkpoint of a run"
+    importing = commands.add_parser("import", help=text, description=f"{text.capitalize()}.")
+    importing.add_argument("file", metavar="FILE", type=Path, help="the file")
+    importing.add_argument("directory", metavar="DIR", type=Path, help="the folder of the run")
+    importing.add_argument("step", metavar="STEP", type=int, help="the step of the checkpoint")
+    importing.set_defaults(command=import_file)
     copying = _add_taking(commands, "copy", "copy checkpoints into another folder", copy)
     copying.add_argument("to", metavar="DEST", help="that folder")
     for parser in (exporting, copying):

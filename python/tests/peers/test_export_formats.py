@@ -8,7 +8,7 @@ from typing import Any
 import flat
 import numpy as np
 import pytest
-from unspool import cli
+from unspool import Checkpointer, cli
 
 h5py = pytest.importorskip("h5py")
 zarr = pytest.importorskip("zarr")
@@ -86,6 +86,20 @@ def test_a_file_of_safetensors_has_what_it_can_hold(
     assert export(tmp_path / "other", tmp_path / "y.safetensors") == 1
     assert "complex: a safetensors file cannot hold complex128" in capsys.readouterr().err
     assert not list(tmp_path.glob("*y.safetensors*"))
+
+
+def test_a_file_of_safetensors_comes_back(tmp_path: Path) -> None:
+    keep(tmp_path / "run", ARRAYS)
+    file = tmp_path / "x.safetensors"
+    assert export(tmp_path / "run", file) == 0
+    assert cli.main(["import", str(file), str(tmp_path / "other"), "7"]) == 0
+    with Checkpointer(tmp_path / "run", device="cpu") as before:
+        expected = before.load(7)
+    with Checkpointer(tmp_path / "other", device="cpu") as after:
+        found = after.load(7)
+        assert after.values() == {"time": 0.5}
+    assert found.keys() == expected.keys()
+    assert all(same(found[name], expected[name]) for name in ARRAYS)
 
 
 def test_a_directory_of_something_else_is_not_replaced(
