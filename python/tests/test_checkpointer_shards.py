@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,10 @@ from unspool._restart.core import RestartCore
 from unspool._restart.gathered import Gathered
 from unspool._restart.parts import Part
 
-from rank_processes import Pipes, finish, start
+from rank_processes import Pipes, finish, start, tell
+
+#: The jobs that are killed; UNSPOOL_TEST_KILLS=500 runs more.
+KILLS = int(os.environ.get("UNSPOOL_TEST_KILLS", "5"))
 
 FIELD = np.random.default_rng(1).normal(size=(23, 11))
 
@@ -258,6 +264,56 @@ def test_a_spool_gives_a_shard_back_as_it_was(tmp_path: Path) -> None:
         assert (u.array == 1).all()
         with pytest.raises(errors.ArrayError, match="another piece"):
             spool.restore(1, {"u": unspool.Shard(np.zeros((2, 3)), (4, 3), (0, 0)), "n": 0})
+
+
+# Kills.
+
+
+def endless(ranks: Pipes, path: Path, told: Path, options: dict[str, Any]) -> None:
+    """A run that goes on from where any number of ranks was, checks that, and tells what counts."""
+    u, v = piece(ranks, FIELD * 0, axis=ranks.size % 2), np.zeros(4)
+    mine = piece(ranks, axis=ranks.size % 2).array
+    with opened(path, ranks, u=u, v=v, **options) as checkpoints:
+        before = int(told.read_text()) if told.exists() else 0
+        first = checkpoints.restore() or 0
+        if (
+            first < before
+            or not np.array_equal(u.array, mine * first)
+            or not (v == first).all()
+            or checkpoints.values() != ({"t": first} if first else {})
+        ):
+            told.with_suffix(".wrong").write_text(f"{ranks.rank} of {ranks.size}: {first}")
+            raise AssertionError
+        for step in range(first + 1, first + 10_000):
+            u.array[...], v[...] = mine * step, step
+            checkpoints.save(step, t=step)
+            if step % 3 == 0:
+                latest = checkpoints.latest()
+                if ranks.rank == 0 and latest is not None:
+                    tell(told, latest)
+
+
+@pytest.mark.parametrize("options", [{}, {"increments": 3}], ids=str)
+def test_killed_jobs_of_any_number_of_ranks_lose_nothing_that_counted(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    seed = int(os.environ.get("UNSPOOL_TEST_SEED", "5"))
+    drawn, path, told = random.Random(seed), tmp_path / "run", tmp_path / "told"
+    restored: set[int] = set()
+    for kill in range(KILLS):
+        size = drawn.randint(1, 5)
+        job = start(size, endless, path, told, options)
+        time.sleep(drawn.uniform(0.05, 0.8))
+        for process in drawn.sample(job, size):
+            process.kill()
+        finish(job)
+        assert not told.with_suffix(".wrong").exists(), f"seed {seed}, job {kill}"
+        found = [step for step, _ in counting(path)] if path.exists() else []
+        acknowledged = int(told.read_text()) if told.exists() else 0
+        assert max(found, default=0) >= acknowledged, f"seed {seed}, job {kill}"
+        restored.add(max(found, default=0))
+    assert finish(start(3, work, path, 2, options)) == [0] * 3
+    assert len(restored) > 1
 
 
 # Random decompositions.
