@@ -1,4 +1,4 @@
-"""`unspool.Shard`: arrays that are restored by another number of ranks, or in other pieces."""
+"""`unspool.types.Shard`: arrays that are restored by another number of ranks, or in other pieces."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from unspool import errors
 from unspool._restart.core import RestartCore
 from unspool._restart.gathered import Gathered
 from unspool._restart.parts import Part
+from unspool.types import Shard
 
 from rank_processes import Pipes, finish, start, tell
 
@@ -32,13 +33,13 @@ def opened(path: Path, ranks: Any, **options: Any) -> unspool.Checkpointer:
     return unspool.Checkpointer(path, ranks=ranks, **options)
 
 
-def piece(ranks: Any, field: np.ndarray = FIELD, axis: int = 0) -> unspool.Shard:
+def piece(ranks: Any, field: np.ndarray = FIELD, axis: int = 0) -> Shard:
     """The piece of a rank, along an axis."""
     length, offset = field.shape[axis], [0, 0]
     offset[axis] = length * ranks.rank // ranks.size
     end = length * (ranks.rank + 1) // ranks.size
     array = np.take(field, range(offset[axis], end), axis)
-    return unspool.Shard(array, field.shape, offset)
+    return Shard(array, field.shape, offset)
 
 
 def counting(path: Path) -> list[tuple[int, int]]:
@@ -81,8 +82,10 @@ def test_any_number_of_ranks_goes_on_from_any_other(
 
 def across(ranks: Pipes, path: Path) -> None:
     """The same number of ranks, with pieces along the other axis."""
-    u = piece(ranks, FIELD * 0, axis=1)
+    u, v = piece(ranks, FIELD * 0, axis=1), np.zeros(4)
     with opened(path, ranks) as checkpoints:
+        assert checkpoints.restore(u=u, v=v) == 2 and (v == 2).all()
+        u.array[...] = 0
         assert checkpoints.restore(u=u) == 2
         assert np.array_equal(u.array, piece(ranks, FIELD * 2, axis=1).array)
         checkpoints.save(3, u=u, v=np.zeros(1))
@@ -126,10 +129,10 @@ def taken(ranks: Pipes, path: Path) -> None:
 
 def test_what_another_process_has_open_is_not_taken(tmp_path: Path) -> None:
     with opened(tmp_path / "run", None) as checkpoints:
-        checkpoints.save(1, u=unspool.Shard(FIELD, FIELD.shape, (0, 0)))
+        checkpoints.save(1, u=Shard(FIELD, FIELD.shape, (0, 0)))
         checkpoints.flush()
         assert finish(start(2, taken, tmp_path / "run")) == [0] * 2
-        checkpoints.save(2, u=unspool.Shard(FIELD, FIELD.shape, (0, 0)))
+        checkpoints.save(2, u=Shard(FIELD, FIELD.shape, (0, 0)))
 
 
 def saved_by_two(ranks: Pipes, path: Path, state: list[dict[str, Any]]) -> None:
@@ -138,7 +141,7 @@ def saved_by_two(ranks: Pipes, path: Path, state: list[dict[str, Any]]) -> None:
 
 
 def half(rank: int, **more: Any) -> dict[str, Any]:
-    return {"u": unspool.Shard(FIELD[:4] + rank, (8, 11), (4 * rank, 0)), **more}
+    return {"u": Shard(FIELD[:4] + rank, (8, 11), (4 * rank, 0)), **more}
 
 
 @pytest.mark.parametrize(
@@ -146,15 +149,15 @@ def half(rank: int, **more: Any) -> dict[str, Any]:
     [
         ([half(0), half(0)], r"u: \[0:4, 0:11\] of rank 0 and \[0:4, 0:11\] of rank 1 overlap"),
         (
-            [half(0), {"u": unspool.Shard(FIELD[:3], (8, 11), (4, 0))}],
+            [half(0), {"u": Shard(FIELD[:3], (8, 11), (4, 0))}],
             r"u: 11 items of \(8, 11\) are in no piece",
         ),
         (
-            [half(0), {"u": unspool.Shard(FIELD[:4].astype("f4"), (8, 11), (4, 0))}],
+            [half(0), {"u": Shard(FIELD[:4].astype("f4"), (8, 11), (4, 0))}],
             "u: its dtype is float64 on rank 0, and float32 on rank 1",
         ),
         (
-            [half(0), {"u": unspool.Shard(FIELD[:4], (9, 11), (4, 0))}],
+            [half(0), {"u": Shard(FIELD[:4], (9, 11), (4, 0))}],
             r"u: its shape is \(8, 11\) on rank 0, and \(9, 11\) on rank 1",
         ),
         ([half(0), {}], "u: rank 1 has saved nothing by this name"),
@@ -164,7 +167,7 @@ def test_pieces_that_are_no_array_are_refused(
     state: list[dict[str, Any]], told: str, tmp_path: Path
 ) -> None:
     assert finish(start(2, saved_by_two, tmp_path / "run", state)) == [0] * 2
-    u = unspool.Shard(np.zeros((8, 11)), (8, 11), (0, 0))
+    u = Shard(np.zeros((8, 11)), (8, 11), (0, 0))
     with opened(tmp_path / "run", None) as checkpoints:
         with pytest.raises(errors.ArrayError, match=told):
             checkpoints.restore(u=u)
@@ -181,8 +184,8 @@ def test_what_is_in_no_pieces_has_to_be_the_same_on_all_ranks(tmp_path: Path) ->
     assert finish(start(2, saved_by_two, tmp_path / "run", state)) == [0] * 2
     whole = np.concatenate([FIELD[:4], FIELD[:4] + 1])
     with opened(tmp_path / "run", None) as checkpoints:
-        u, v = unspool.Shard(np.zeros((8, 11)), (8, 11), (0, 0)), np.zeros(3)
-        w = {"a": np.zeros(2), "of": [unspool.Shard(np.zeros((8, 11)), (8, 11), (0, 0))], "n": 0}
+        u, v = Shard(np.zeros((8, 11)), (8, 11), (0, 0)), np.zeros(3)
+        w = {"a": np.zeros(2), "of": [Shard(np.zeros((8, 11)), (8, 11), (0, 0))], "n": 0}
         for name, one in [("x", np.zeros(2)), ("z", {"a": [np.zeros(1), 0]})]:
             told = f"{name}: what rank 0 has saved differs from that of rank 1"
             with pytest.raises(errors.ArrayError, match=told):
@@ -216,7 +219,7 @@ def test_a_part_that_is_damaged_or_missing_is_named(tmp_path: Path) -> None:
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
     newest.write_bytes(content)
-    u = unspool.Shard(np.zeros_like(large), large.shape, (0, 0))
+    u = Shard(np.zeros_like(large), large.shape, (0, 0))
     with opened(path, None) as checkpoints:
         with pytest.raises(errors.LostCheckpointError, match=r"part of rank 1 of 2 of step 2, in"):
             checkpoints.restore(2, u=u)
@@ -227,6 +230,17 @@ def test_a_part_that_is_damaged_or_missing_is_named(tmp_path: Path) -> None:
     shutil.rmtree(path / "rank-0001-of-0002")
     with pytest.raises(errors.StorageError, match="checkpoints of 2 ranks, of none of which all"):
         opened(path, None)
+
+
+def test_older_checkpoints_of_the_same_number_of_ranks_do_not_stand_for_newer_ones(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run"
+    assert finish(start(2, work, path, 2, {})) == [0] * 2
+    assert finish(start(3, work, path, 1, {})) == [0] * 3
+    assert counting(path) == [(1, 2), (2, 2), (3, 3)]
+    assert finish(start(2, work, path, 1, {})) == [0] * 2
+    assert counting(path) == [(2, 2), (3, 3), (4, 2)]
 
 
 def emptied(ranks: Pipes, path: Path) -> None:
@@ -251,19 +265,19 @@ def test_a_deletion_that_was_interrupted_is_ended(tmp_path: Path) -> None:
 def test_a_shard_that_is_none_is_refused() -> None:
     for shape, offset in [((4, 11), (1, 0)), ((23,), (0,)), ((23, 11), (-1, 0))]:
         with pytest.raises(errors.ArrayError, match="does not lie in an array"):
-            unspool.Shard(FIELD, shape, offset)
+            Shard(FIELD, shape, offset)
 
 
 def test_a_spool_gives_a_shard_back_as_it_was(tmp_path: Path) -> None:
-    u = unspool.Shard(np.zeros((2, 3)), (4, 3), (2, 0))
+    u = Shard(np.zeros((2, 3)), (4, 3), (2, 0))
     with unspool.Spool(host_memory="1MiB") as spool:
-        spool.save(1, {"u": unspool.Shard(np.ones((2, 3)), (4, 3), (2, 0)), "n": 1})
+        spool.save(1, {"u": Shard(np.ones((2, 3)), (4, 3), (2, 0)), "n": 1})
         found = spool.load(1)["u"]
         assert (found.shape, found.offset) == ((4, 3), (2, 0)) and (found.array == 1).all()
         spool.restore(1, {"u": u, "n": 0})
         assert (u.array == 1).all()
         with pytest.raises(errors.ArrayError, match="another piece"):
-            spool.restore(1, {"u": unspool.Shard(np.zeros((2, 3)), (4, 3), (0, 0)), "n": 0})
+            spool.restore(1, {"u": Shard(np.zeros((2, 3)), (4, 3), (0, 0)), "n": 0})
 
 
 # Kills.
@@ -354,11 +368,11 @@ def test_random_decompositions_are_slices_of_the_array(case: Any, tmp_path: Path
         disk = unspool.Disk(place, durable=True)
         with unspool.Spool(host_memory="1MiB", disk=disk) as spool:
             offset = [each.start for each in box]
-            spool.save(1, {"u": unspool.Shard(array[box].copy(), array.shape, offset)})
+            spool.save(1, {"u": Shard(array[box].copy(), array.shape, offset)})
     with Gathered([Part(place, 1, None) for place in places], 0, same=False) as source:
         for box in wanted:
             into = np.zeros_like(array[box])
             offset = [each.start for each in box]
-            source.restore(1, {"u": unspool.Shard(into, array.shape, offset)})
+            source.restore(1, {"u": Shard(into, array.shape, offset)})
             assert np.array_equal(into, array[box])
             assert np.array_equal(source.named(["u"], box, "numpy", None)["u"], array[box])

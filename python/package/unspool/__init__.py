@@ -33,7 +33,6 @@ from ._gradient import Gradient
 from ._increments import IncrementalSpool
 from ._paging import paged
 from ._restart import Checkpointer
-from ._shards import Shard
 from ._tiled import tiled
 from ._types import Debug, Disk
 from ._unspool import Spool, __version__, trim
@@ -50,7 +49,6 @@ __all__ = [
     "Error",
     "Gradient",
     "IncrementalSpool",
-    "Shard",
     "Spool",
     "__version__",
     "adjoint",

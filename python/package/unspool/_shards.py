@@ -1,4 +1,4 @@
-"""Arrays of which several ranks have pieces: `unspool.Shard`, DTensors, and arrays of JAX that lie
+"""Arrays of which several ranks have pieces: `unspool.types.Shard`, DTensors, and arrays of JAX that lie
 on several processes.
 
 A *box* is where a piece lies in the whole array: its first index along each axis, and its shape.
@@ -22,7 +22,7 @@ class Shard:
     """A piece of an array that the ranks of a job have together, for `Checkpointer`: it can be
     restored with another number of ranks, or other pieces.
 
-        u = unspool.Shard(np.zeros((250, 800)), shape=(1000, 800), offset=(250 * rank, 0))
+        u = Shard(np.zeros((250, 800)), shape=(1000, 800), offset=(250 * rank, 0))
 
     The pieces of all ranks cover the whole array, and none of it twice: without halos.
 

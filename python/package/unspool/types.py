@@ -17,6 +17,7 @@ from ._adjoint.options import Access, Resume
 from ._doctor import Diagnosis
 from ._restart import CheckpointPart
 from ._restart.options import Auto, Copies, Keep, Stop
+from ._shards import Shard
 from ._types import Region
 from ._unspool import DeviceBuffer, HostBuffer
 
@@ -42,6 +43,7 @@ __all__ = [
     "Progress",
     "Region",
     "Resume",
+    "Shard",
     "Stop",
     "Stretch",
     "TiledArray",

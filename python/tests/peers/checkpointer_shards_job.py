@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import unspool
 from mpi4py import MPI
+from unspool.types import Shard
 
 COMM = MPI.COMM_WORLD
 SHAPE = (37, 23, 5)
@@ -27,7 +28,7 @@ def box() -> tuple[slice, ...]:
 
 def main(folder: str, steps: str) -> None:
     mine = box()
-    u = unspool.Shard(np.zeros_like(FIELD[mine]), SHAPE, [each.start for each in mine])
+    u = Shard(np.zeros_like(FIELD[mine]), SHAPE, [each.start for each in mine])
     with unspool.Checkpointer(
         folder, ranks=COMM, every=1, host_memory="4MiB", device="cpu", timeout=60, u=u
     ) as checkpoints:

@@ -121,7 +121,7 @@ class Earlier:
             self._forget([one for one in self._saved if one.step > last])
 
     def settle(self, keep: Keep) -> None:
-        """Deletes everything when enough checkpoints of this run count.
+        """Deletes everything when enough newer checkpoints of this number of ranks count.
 
         Raises:
             StorageError.
@@ -130,9 +130,13 @@ class Earlier:
         if not others or keep.best or keep.every is not None:
             # Some of them may be those that stay.
             return
-        found = RestartCore.listed(self._path)[0]
-        counts = [one for one in found if one["counts"] and one["ranks"] == self._ranks.size]
-        if len(counts) >= keep.last:
+        last = max(one.step for one in others)
+        newer = [
+            one
+            for one in RestartCore.listed(self._path)[0]
+            if one["counts"] and one["ranks"] == self._ranks.size and one["step"] > last
+        ]
+        if len(newer) >= keep.last:
             self._forget(others)
             self._lacking = []
 

@@ -20,7 +20,7 @@ from ..errors import ArrayError, CorruptCheckpointError, Error, LostCheckpointEr
 from .parts import Part
 from .values import read
 
-__all__ = ["Gathered", "sharded_in"]
+__all__ = ["Gathered", "check_pieces", "sharded_in"]
 
 
 class _Piece(NamedTuple):
@@ -50,6 +50,17 @@ def sharded_in(spool: Any, step: int) -> list[dict[str, Any]]:
     """The arrays of which a part has pieces, as nodes of its text."""
     text = _text(spool, step)
     return [] if text is None else shards_in(text)
+
+
+def check_pieces(spool: Spool, step: int, target: Any) -> None:
+    """Refuses a target that has other pieces of arrays than a part.
+
+    Raises:
+        MovedError: it has.
+    """
+    text = _text(spool, step)
+    if text is not None:
+        assign(text, target, spool.regions(step))
 
 
 def _text(spool: Any, step: int) -> bytes | None:

@@ -7,6 +7,7 @@ it whole when all ranks have theirs.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import sys
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ from .._trees import REGION, Anew, flatten, library_of
 from .._unspool import Spool
 from ..errors import ArrayError, OptionError, shown
 from . import random
-from .gathered import Gathered
+from .gathered import Gathered, check_pieces
 from .values import fill, is_owner, is_small, read
 
 __all__ = ["Restoring", "bytes_of", "load", "named_at_opening"]
@@ -125,7 +126,10 @@ class Restoring:
         if places and not _is_tree(spool, step):
             raise ArrayError(f"{next(iter(places))}: no state was saved under this name.")
         if arrays or places:
-            spool.restore(step, {**arrays, **places})
+            target = {**arrays, **places}
+            if isinstance(spool, Spool) and any(map(_has_pieces, (arrays, self._states))):
+                check_pieces(spool, step, target)
+            spool.restore(step, target)
         for write in writes:
             write()
         self._found = {name: small[name] for name in self._owners if name in small}
@@ -198,10 +202,14 @@ def load(
 
 
 def _has_pieces(value: Any) -> bool:
+    if type(value) is Anew:
+        return _has_pieces(value.given)
     if isinstance(value, Mapping):
         return any(map(_has_pieces, value.values()))
     if isinstance(value, list | tuple):
         return any(map(_has_pieces, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return any(_has_pieces(getattr(value, one.name)) for one in dataclasses.fields(value))
     return pieces_of(value) is not None
 
 
