@@ -1,4 +1,4 @@
-"""`unspool.types.Shard`: arrays that are restored by another number of ranks, or in other pieces."""
+"""`unspool.types.Shard`: arrays that another number of ranks restores, or in other pieces."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Arrays of which several ranks have pieces: `unspool.types.Shard`, DTensors, and arrays of JAX that lie
-on several processes.
+"""Arrays of which several ranks have pieces: `unspool.types.Shard`, DTensors, and arrays of JAX
+that lie on several processes.
 
 A *box* is where a piece lies in the whole array: its first index along each axis, and its shape.
 """

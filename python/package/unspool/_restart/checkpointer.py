@@ -345,7 +345,7 @@ class Checkpointer:
         from the remote place. Else all ranks take the next older checkpoint, with a
         `RuntimeWarning` that names the file; those that are newer go with the next save.
 
-        Pieces of arrays (`unspool.types.Shard`, DTensors) are filled from the parts of all ranks, and a
+        Pieces of arrays (`unspool.types.Shard`, DTensors) are filled from the parts of all ranks. A
         checkpoint of another number of ranks is restored as well: all else is equal in its parts.
 
         Raises:
