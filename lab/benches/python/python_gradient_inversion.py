@@ -293,6 +293,28 @@ def summary(survey: Survey, ran: Ran, exact: Ran) -> dict[str, Any]:
     }
 
 
+def draw(found: dict[str, Any], survey: Survey, ran: Ran, path: Path) -> None:
+    """Misfits, errors and models."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(9, 5), layout="constrained")
+    axes[0, 0].semilogy(found["exact_misfits"], "o", mfc="none", label="lossless states")
+    axes[0, 0].semilogy(found["misfits"], ".-", label="bounds that were chosen")
+    axes[0, 0].set(xlabel="iteration", ylabel="misfit, as part of the first")
+    for name, style in (("error", "o"), ("estimate", ".-")):
+        pairs = [(one["iteration"], one[name]) for one in found["iterations"] if one[name]]
+        axes[0, 1].semilogy(*zip(*pairs, strict=True), style, mfc="none", label=name)
+    axes[0, 1].axhline(found["target"], color="k", lw=0.8, label="target")
+    axes[0, 1].set(xlabel="iteration", ylabel="largest error of a shot's gradient")
+    for each in axes[0]:
+        each.legend(frameon=False, fontsize="small")
+    for each, model, name in zip(axes[1], (survey.true, ran.model), ("true", "found"), strict=True):
+        limits = {"vmin": survey.true.min(), "vmax": survey.true.max()}
+        each.imshow(model, aspect="auto", **limits)
+        each.set(title=f"{name} model", xticks=[], yticks=[])
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     """Prints a line for each iteration, and what is compared."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -303,6 +325,7 @@ def main() -> None:
     parser.add_argument("--shots", type=int, default=3)
     parser.add_argument("--steps", type=int, default=700)
     parser.add_argument("--save", type=Path, help="a JSON file for what is printed")
+    parser.add_argument("--picture", type=Path, help="an image file, with matplotlib")
     options = parser.parse_args()
     of_model = options.model, options.thin, options.shots, options.steps
     survey = layers() if options.model is None else marmousi(*of_model)
@@ -316,10 +339,12 @@ def main() -> None:
     for name, value in found.items():
         print(f"{name}: {value}")
     print(*orders, sep="\n")
+    shape = {"cells": survey.true.shape, "steps": len(survey.wavelet), "shots": len(shots)}
+    whole = {"target": options.target, **shape, **found, "iterations": watch.lines}
     if options.save:
-        shape = {"cells": survey.true.shape, "steps": len(survey.wavelet), "shots": len(shots)}
-        whole = {"target": options.target, **shape, **found, "iterations": watch.lines}
         options.save.write_text(json.dumps(whole, indent=1) + "\n")
+    if options.picture:
+        draw(whole, survey, ran, options.picture)
     assert all(math.isfinite(one) for one in ran.misfits)
 
 

@@ -53,9 +53,9 @@ class Choice:
     def go(self, key: Any, before: Learned | None) -> Learned:
         """What the next adjoint goes by; `before` is what earlier ones went by."""
         if before is not None and before.bounds:
-            found = self._again(key, before.at(0) if before.levels else before)
-            if found is not None:
-                return found
+            again = self._again(key, before.at(0) if before.levels else before)
+            if again is not None:
+                return again
         target = self.loop.order.relative
         for kind, finest in KINDS.items():
             found = self._search(Search(target, FIRST * target, finest=finest * target), kind, EVEN)

@@ -13,7 +13,7 @@ import math
 import warnings
 from typing import Any
 
-from .._gradient import Gradient, Learned
+from .._gradient import EVERY, Gradient, Learned
 from .._increments import IncrementalSpool
 from ..errors import OptionError
 from ..schedules import Auto
@@ -28,8 +28,8 @@ __all__ = ["Ordered", "check_order", "ordered"]
 #: How far an adjoint may grow for bounds to be trusted in the next gradient.
 GROWTH = 1e6
 
-#: Adjoints after which bounds are measured again.
-EVERY = 50
+#: Adjoints after which bounds are measured again, once they have held.
+SELDOM = 100
 
 #: Parts of the target: above the first one the next adjoint goes by smaller bounds, and with an
 #: estimate up to the second one by larger ones.
@@ -47,7 +47,7 @@ class Ordered:
     def __init__(self, loop: Loop, key: Any) -> None:
         self.loop, self.order, self.key = loop, loop.order, key
         self.trials = 0
-        self.report: Any = None
+        self.report: AdjointReport | None = None
 
     def due(self) -> Learned | None:
         """What this adjoint goes by; None if it has to learn."""
@@ -55,7 +55,7 @@ class Ordered:
         if order.learned is not None and order.learned.key != self.key:
             order.learned = order.before = None
         order.since += 1
-        again = order.learned is not None and order.learned.bounds and order.since >= EVERY
+        again = order.learned is not None and order.learned.bounds and order.since >= order.every
         return None if again else order.learned
 
     def go(self, learned: Learned | None) -> Fidelity:
@@ -117,6 +117,7 @@ class Ordered:
         if not why:
             choice = Choice(self.loop, exact, start)
             learned, self.trials = choice.go(self.key, before), choice.trials
+            self.order.every = SELDOM if before is not None and self.trials == 1 else EVERY
             self.loop.put(end)
         self.order.learned = learned if lasting else None
         if learned.why:
@@ -160,6 +161,7 @@ class Ordered:
         stretches = []
         for first, error in learned.parts:
             bound = learned.bound(first)
+            assert not isinstance(bound, str), "bounds that were measured begin with the loop"
             known = found.parts.get(first, (0, 0))
             stretches.append(Stretch(first, bound, error * bound.value, *known))
         return tuple(stretches)
@@ -175,6 +177,7 @@ def ordered(order: Gradient, job: Job, accumulated: Accumulated) -> AdjointRepor
     loop = DrivenLoop(job, accumulated, order)
     one = Ordered(loop, loop.key())
     fidelity = one.go(one.due())
+    assert one.report is not None, "the driver says what it did"
     return dataclasses.replace(one.report, fidelity=fidelity)
 
 

@@ -14,7 +14,10 @@ from typing import Any
 from ..codecs.values import Bound
 from ..errors import OptionError
 
-__all__ = ["Gradient", "Learned", "norm_of", "refuse_gradient"]
+__all__ = ["EVERY", "Gradient", "Learned", "norm_of", "refuse_gradient"]
+
+#: Adjoints after which bounds are measured again for the first time.
+EVERY = 50
 
 #: Largest and smallest relative error that can be asked for.
 LARGEST, SMALLEST = 0.5, 1e-12
@@ -81,7 +84,7 @@ class Gradient:
     began with, compared with the gradient that was found. If the estimate is above 0.7 of the
     target, the next adjoint goes by smaller bounds that were measured as well, or measures again.
     If it is above the target there is an `unspool.types.FidelityWarning`. One in 50 adjoints
-    measures in any case.
+    measures in any case, and one in 100 once bounds have held.
 
     Where bounds cannot hold the target, states stay lossless, and a warning says why.
 
@@ -116,7 +119,8 @@ class Gradient:
         self.learned: Learned | None = None
         # Bounds that do not hold any more, with which a search begins.
         self.before: Learned | None = None
-        self.since = 0
+        # Adjoints since the last measurement, and those after which there is another one.
+        self.since, self.every = 0, EVERY
 
     def __repr__(self) -> str:
         options = [f"{self.relative:g}"]

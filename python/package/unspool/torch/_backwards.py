@@ -120,7 +120,8 @@ class Backwards:
         self, steps: range, start: Callable[[], Any] | None, exact: Any, moment: Moment
     ) -> None:
         """The next segment begins."""
-        for kept in (exact or (start and start())).kept:
+        held: Any = exact or (None if start is None else start())
+        for kept in held.kept:
             if _needs_gradient(kept) and kept.numel():
                 raise ArrayError(
                     f"scan({self.option}): the carry has a {type(kept).__name__} of shape "
@@ -198,7 +199,8 @@ class Backwards:
                 known.add(id(leaf))
                 self.params.append(leaf)
         wanted = [each for each in (*inputs, *self.params) if each.requires_grad]
-        made = iter(self._grad(*zip(*pairs, strict=True), wanted) if wanted else ())
+        outs, given = zip(*pairs, strict=True)
+        made = iter(self._grad(outs, given, wanted) if wanted else ())
         found = [next(made) if each.requires_grad else None for each in inputs]
         sums = [*self.gradients.sums, *[None] * (len(self.params) - len(self.gradients.sums))]
         self.gradients.sums = [_sum(one, next(made)) for one in sums]

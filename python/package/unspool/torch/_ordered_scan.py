@@ -70,7 +70,8 @@ class OrderedScan(Backwards):
         super().__init__(step, init, rows, "codec=Gradient(...)")
         self.order, self.told = order, told
         self.learned: Learned | None = None
-        self.restored, self.spool, self.coded = 0, None, (0, 0)
+        self.restored, self.coded = 0, (0, 0)
+        self.spool: Any = None
         self._init = flatten(init)[0]
         # The first steps, of which there is a graph: the carry before them.
         self._early: tuple[Any, range, Moment] | None = None
@@ -94,7 +95,7 @@ class OrderedScan(Backwards):
         rows = [(tuple(each.shape), str(each.dtype)) for each in self.rows.leaves]
         loop = "torch.scan", steps, repr(shapes), repr(rows)
         learned = self.order.learned
-        held = learned.key if learned is not None else None
+        held: Any = learned.key if learned is not None else None
         same = isinstance(held, tuple) and held[:-1] == loop and held[-1] <= longest
         length = held[-1] if free and same else longest
         self.key = *loop, length

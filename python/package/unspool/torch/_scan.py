@@ -279,8 +279,9 @@ class _Loop:
 
     def probe(self, carry: Any, watch: OrderedScan | None) -> Any:
         """Takes two steps, and counts what the second one saves."""
-        moment = None if watch is None else self.watch.moment(flatten(carry)[0])
+        moment = None
         if watch is not None:
+            moment = self.watch.moment(flatten(carry)[0])
             watch.early(carry, self.upto(PROBED), moment)
         measure = Measure()
         measure.known(self.rows.leaves)

@@ -144,7 +144,8 @@ class _History(Loop):
 
     def __init__(self, of: Order, pieces: int, run: Any, named: dict[str, Any]) -> None:
         super().__init__("interop.deepwave.history", of.order, pieces)
-        self.of, self._run, self.state = of, run, None
+        self.of, self._run = of, run
+        self.state: Any = None
         given = [*named.get("grad_receivers", ()), *named.get("grad_wavefields", ())]
         self.source = math.hypot(*(norm_of(each) for each in given))
         self._coded = (0, 0) if run is None else of.coded()
@@ -174,7 +175,7 @@ class _History(Loop):
         return Seen(sizes, self.source, None, self._coded)
 
     def _gradients(self) -> dict[str, torch.Tensor]:
-        state: Any = self.state
+        state = self.state
         names = state.spec.model_names(state.ndim)
         pairs = zip(names, state.grad_models, strict=False)
         widths = [

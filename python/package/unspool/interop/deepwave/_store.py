@@ -120,8 +120,9 @@ class Store(_theirs.StorageManager):
                 "than one backward pass through a graph."
             )
         plain = self.spool.reading(version, stream=self._stream(), to="torch")
-        trial = self.order is not None and self.order.trial is not None
-        return self.order.reading(plain, piece) if trial else plain
+        if self.order is None or self.order.trial is None:
+            return plain
+        return self.order.reading(plain, piece)
 
     def announce(self) -> None:
         """Tells the spool that all of it is about to be read, from the last checkpoint on."""
