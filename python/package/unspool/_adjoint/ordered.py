@@ -70,13 +70,13 @@ class Ordered:
         worst = max(effects.values(), default=0.0)
         self._settle(learned, found, worst)
         if worst > self.order.relative:
-            self.order.learned = None
             if self.order.strict:
                 self.loop.put(start)
                 return self._learn(start)
+            now = "measures new bounds" if self.order.learned is None else "goes by smaller bounds"
             self._warn(
                 f"the gradient that was returned is off by about {worst:.1e}, and "
-                f"{self.order.relative:g} was asked for; the next adjoint measures new bounds. "
+                f"{self.order.relative:g} was asked for; the next adjoint {now}. "
                 "strict=True computes such a gradient again."
             )
         return self._said(found, learned, effects)
@@ -92,7 +92,7 @@ class Ordered:
             if max(self._estimates(other, found).values(), default=0.0) <= limit * order.relative:
                 order.learned = other
                 return
-        if worst > HIGH * order.relative and levels:
+        if worst > HIGH * order.relative:
             order.before = learned.finer(max(LOW * order.relative / worst, 1e-3))
             order.learned = None
 
