@@ -280,6 +280,27 @@ def test_the_examples_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.Monke
         exec(block, namespace)
 
 
+def _rows(ranks: Any, path: Path, step: int) -> None:
+    """Saves some rows of an array on each rank, and its rank."""
+    whole = np.arange(12 * 5000.0).reshape(12, 5000) + step
+    first, end = (12 * at // ranks.size for at in (ranks.rank, ranks.rank + 1))
+    with unspool.Checkpointer(path, every=1, ranks=ranks, keep=9) as run:
+        piece = unspool.Shard(whole[first:end], shape=whole.shape, offset=(first, 0))
+        run.save(step, u=piece, own=np.array([ranks.rank]), t=0.5 * step)
+
+
+def test_pieces_of_ranks_are_put_together(tmp_path: Path) -> None:
+    for process in rank_processes.start(3, _rows, tmp_path, 1):
+        process.join(60)
+        assert process.exitcode == 0
+    with opened(tmp_path) as ds:
+        assert ds.u.shape == (1, 12, 5000) and ds.u.attrs["codec"] == "raw"
+        assert np.array_equal(ds.u[0], np.arange(60_000.0).reshape(12, 5000) + 1)
+        assert ds.u[0, 3:9:2, -1].values.tolist() == [20_000.0, 30_000.0, 40_000.0]
+        assert ds["rank-0002/own"].values.tolist() == [[2]]
+        assert not [name for name in ds if name.endswith("/u")]
+
+
 JOB = """
 import sys, numpy as np, unspool
 from unspool import Spool, Disk

@@ -21,8 +21,9 @@ from .._files import AnyPath, absolute
 from .._history import at_death, close_quietly
 from .._holdings import holds_history, steps_of
 from .._restart.core import Chains, RestartCore
+from .._restart.gathered import Gathered
 from .._restart.parts import Place, holds_copies, holds_run, parts_in, whole
-from .._trees import REGION
+from .._trees import REGION, shards_in
 from .._types import Disk, Region
 from .._unspool import Spool
 from ..codecs import Achieved
@@ -71,6 +72,18 @@ class Array(NamedTuple):
         return self.frame.stream(self.at)
 
 
+class _Whole(NamedTuple):
+    """An array of which ranks have saved pieces.
+
+    Attributes:
+        form: its dtype and shape.
+        pieces: the names of the pieces, with their ranks.
+    """
+
+    form: tuple[str, tuple[int, ...]]
+    pieces: list[str]
+
+
 class _Part:
     """The durable directory of one rank, or of a history."""
 
@@ -98,7 +111,8 @@ class _Held(NamedTuple):
 
 class Checkpoints:
     """The checkpoints at a path. Arrays of several ranks have the rank before their names, as
-    `unspool export` writes them.
+    `unspool export` writes them; `forms` and `read` also have the arrays of which ranks saved
+    pieces, as whole ones.
 
     Attributes:
         place: a directory, or the address of a remote place.
@@ -119,6 +133,7 @@ class Checkpoints:
         self._held: _Held | None = None
         self._parts: dict[Path, _Part] = {}
         self.lost: dict[int, str] = {}
+        self._known: dict[int, dict[str, _Whole]] = {}
         self._of_run = holds_run(self.place)
         self._of_copies = not self._of_run and holds_copies(self.place)
         if self._of_run:
@@ -152,13 +167,43 @@ class Checkpoints:
         return _again, (self.place, self._key)
 
     def forms(self, step: int) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """The dtypes and shapes of the arrays of a checkpoint, and of the text beside them."""
+        """The dtypes and shapes of the arrays of a checkpoint, and of the text beside them. Arrays
+        in pieces are there as whole ones alone."""
         with self._lock:
-            return {
+            found = {
                 prefix + one.name: (one.dtype, one.shape)
                 for prefix, spool, _ in self._spools(step)
                 for one in spool.regions(step)
             }
+            whole_arrays = self._whole_arrays(step)
+        for one in whole_arrays.values():
+            for piece in one.pieces:
+                found.pop(piece, None)
+        return found | {name: one.form for name, one in whole_arrays.items()}
+
+    def about(self, step: int, name: str) -> Array:
+        """What is known of an array, or of the first piece of a whole one."""
+        found = self._whole_arrays(step).get(name)
+        return self.arrays(step)[name if found is None else found.pieces[0]]
+
+    def _whole_arrays(self, step: int) -> dict[str, _Whole]:
+        """The arrays of which ranks have saved pieces."""
+        with self._lock:
+            if step not in self._known:
+                self._known[step] = self._found_whole(step) if self.has_manifests else {}
+            return self._known[step]
+
+    def _found_whole(self, step: int) -> dict[str, _Whole]:
+        found: dict[str, _Whole] = {}
+        for prefix, spool, _ in self._spools(step):
+            dtypes = {one.name: one.dtype for one in spool.regions(step)}
+            for node in shards_in(text) if (text := _text(spool, step)) else ():
+                pieces = [each["array"] for each in node["of"]]
+                form = next((dtypes[one] for one in pieces), "uint8"), tuple(node["shape"])
+                one = found.setdefault(node["shards"], _Whole(form, []))
+                one.pieces.extend(prefix + piece for piece in pieces)
+        # One without any item has no pieces.
+        return {name: one for name, one in found.items() if one.pieces}
 
     def arrays(self, step: int) -> dict[str, Array]:
         """The arrays of a checkpoint by name, unread."""
@@ -177,6 +222,9 @@ class Checkpoints:
 
     def read(self, step: int, name: str, region: Any = ...) -> Any:
         """An array of a checkpoint, or a part of it, as one of NumPy."""
+        if name in self._whole_arrays(step):
+            with Gathered(parts_in(self.place, step), 0, same=False) as gathered:
+                return gathered.named([name], region, "numpy", None)[name]
         with self._having(step, name) as (spool, own):
             return spool.load(step, own, region=region)
 
@@ -258,7 +306,7 @@ class Checkpoints:
         return parts if in_full else None
 
     def _directories(self, step: int) -> list[tuple[str, Path]]:
-        """The directories of ranks. What says where their arrays are in larger ones goes here."""
+        """The directories of ranks."""
         place = Path(self.place)
         if not self._of_run:
             return [("", place)]

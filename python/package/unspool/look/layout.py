@@ -148,7 +148,7 @@ class Layout:
         along = self._dim_of(steps, name)
         dtype = _arrays.numpy_dtype(form[0])
         try:
-            about = self._checkpoints.arrays(steps[-1])[name]
+            about = self._checkpoints.about(steps[-1], name)
             attrs, is_in_parts = _attrs(form[0], about), about.is_in_parts
         except Error as why:
             self.left_out.append(f"attributes of {name}: {why}")
