@@ -23,7 +23,7 @@ TAG = re.compile(r"^(\w+)-[^-]+-(cp311-abi3|py3-none)-(manylinux_2_28_(?:x86_64|
 MOST_BYTES = 22 << 20
 # The crates of wheels that hold a command and the library that it preloads, and their most bytes.
 COMMANDS = {"unspool_messages": "unspool-recorder", "unspool_paging": "unspool-pager"}
-MOST_OF_A_COMMAND = 4 << 20
+MOST_OF_A_COMMAND = 8 << 20
 NOTICES = "THIRD-PARTY.txt"
 
 

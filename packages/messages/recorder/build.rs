@@ -14,8 +14,12 @@ use calls::{CALLS, Call};
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=../src/calls.rs");
-    // The symbols of the library are written to when it is loaded: no code may lie beside them.
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,separate-code");
+    // The symbols of the library are written to when it is loaded: no code may lie beside them. The
+    // linker of zig, by which wheels are made, does not know the flag and always lays them out so.
+    let linker = std::env::var("RUSTC_LINKER").unwrap_or_default();
+    if !linker.contains("zigcc") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,separate-code");
+    }
     let mut text = Wrappers::default();
     for (row, call) in CALLS.iter().enumerate() {
         write_c(&mut text, row, call);

@@ -1,5 +1,5 @@
 //! The part file of a rank: tables that are mapped, so that the system keeps them however the rank
-//! ends, and samples that are appended. Its blocks are taken from the disk when it is made: writing
+//! ends, and samples behind them. Its blocks are taken from the disk when it is made: writing
 //! to a mapping of a full disk would kill the program.
 
 use std::fs::{File, OpenOptions};
@@ -32,18 +32,16 @@ impl Settings {
     }
 }
 
-/// Appends samples to a part.
+/// Writes samples behind the tables of a part.
 #[derive(Debug)]
 pub(crate) struct Tail {
     file: File,
-    end: u64,
+    begin: u64,
 }
 
 impl Tail {
-    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.end)?;
-        self.end += bytes.len() as u64;
-        Ok(())
+    pub(crate) fn write(&self, place: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.begin + place)
     }
 }
 
@@ -72,7 +70,7 @@ pub(crate) fn make(path: &Path, words: usize) -> io::Result<(&'static mut [u64],
     }
     // SAFETY: the mapping above begins at a page and is that long; numbers may have any bits.
     let words = unsafe { std::slice::from_raw_parts_mut(place.cast::<u64>(), words) };
-    Ok((words, Tail { file, end: length as u64 }))
+    Ok((words, Tail { file, begin: length as u64 }))
 }
 
 /// Takes the blocks of a file from the disk, by writing it where the file system cannot otherwise.
@@ -121,10 +119,10 @@ mod tests {
     fn a_part_is_mapped_and_samples_follow_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("one.part");
-        let (words, mut tail) = make(&path, 1000).unwrap();
+        let (words, tail) = make(&path, 1000).unwrap();
         words[999] = 7;
-        tail.append(b"sample").unwrap();
-        tail.append(b"s").unwrap();
+        tail.write(0, b"samp...").unwrap();
+        tail.write(4, b"les").unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(&bytes[7992..], b"\x07\0\0\0\0\0\0\0samples");
         assert!(make(&path, 1000).is_err(), "parts are not written over");

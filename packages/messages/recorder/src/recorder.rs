@@ -104,7 +104,7 @@ impl Recorder {
             mpi,
             part: Part::begin(words, settings.limits, &who),
             tail,
-            sampler: Sampler::new(settings.samples),
+            sampler: Sampler::new(settings.samples, u64::from(rank)),
             comms: Comms::default(),
             datatypes: Datatypes::default(),
             devices: Devices::default(),
@@ -302,7 +302,7 @@ impl Recorder {
     }
 
     fn sample(&mut self, outgoing: &Outgoing, row: usize, number: u64, bytes: Option<&[u8]>) {
-        let Some(length) = self.sampler.wants(row, number, outgoing.bytes) else { return };
+        let Some(wanted) = self.sampler.wants(row, number, outgoing.bytes) else { return };
         let packed;
         let payload = match bytes {
             Some(bytes) => bytes,
@@ -314,11 +314,12 @@ impl Recorder {
                 &packed[..]
             }
         };
-        let payload = &payload[..length.min(payload.len())];
+        let payload = &payload[..wanted.kept.min(payload.len())];
         self.room.clear();
         let kept = Sample { row: row as u32, number, bytes: outgoing.bytes, payload };
         sample::write(&kept, &mut self.room);
-        match self.tail.append(&self.room) {
+        self.room.resize(wanted.room, 0);
+        match self.tail.write(wanted.place, &self.room) {
             Ok(()) => self.part.sampled(row),
             Err(_) => {
                 self.sampler.stop();
