@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use unspool_codec::CodecError;
+
 /// What kind of error it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
@@ -42,6 +44,13 @@ impl PagingError {
     #[must_use]
     pub fn kind(&self) -> PagingErrorKind {
         self.kind
+    }
+}
+
+impl From<CodecError> for PagingError {
+    /// What cannot be decoded is not what was put aside.
+    fn from(error: CodecError) -> PagingError {
+        PagingError::new(PagingErrorKind::Corrupt, error.to_string())
     }
 }
 

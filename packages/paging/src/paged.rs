@@ -14,7 +14,7 @@ use crate::pager::{Pager, Scratch};
 use crate::stats::{Counters, OrderSource, PagingStats};
 use crate::store::ChunkStore;
 use crate::sys::{Access, EventFd, Mapping, Uffd, page_bytes};
-use crate::table::Table;
+use crate::table::{Copies, Table};
 
 /// Bytes that may be more than fit in memory, zeros at first. Programs read and write them at
 /// their address, from any thread; what is not in memory comes when it is touched, or before.
@@ -73,13 +73,18 @@ impl Paged {
         uffd.register(memory.start() as usize, len).map_err(refused)?;
         let room = (options.resident / chunk_bytes as u64) as usize;
         let decider = Decider::new(chunks, room, 0x9E37_79B9_7F4A_7C15);
+        let copies = match options.host {
+            _ if coder.is_lossy() => Copies::All,
+            None => Copies::Passing,
+            Some(_) => Copies::None,
+        };
         let pager = Pager {
             memory,
             uffd,
             chunk_bytes,
             coder,
             store: ChunkStore::new(options.host.unwrap_or(u64::MAX), options.disk.clone()),
-            table: Mutex::new(Table::new(chunks, decider)),
+            table: Mutex::new(Table::new(chunks, chunk_bytes, copies, decider)),
             settled: Condvar::new(),
             work: EventFd::new().map_err(refused)?,
             ends: AtomicBool::new(false),

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::coder::Coder;
+use crate::coder::{Coder, PIECE};
 use crate::decide::{Ahead, Claim, Wire};
 use crate::error::{PagingError, PagingErrorKind};
 use crate::stats::Counters;
@@ -50,22 +50,25 @@ pub(crate) struct Pager {
     pub(crate) zeros: Vec<u8>,
 }
 
+/// The page that a chunk is left without, and its bytes.
+type LeftOut = Option<(Wire, Box<[u8]>)>;
+
 /// The memory that a thread works in.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    chunk: Vec<u8>,
+    piece: Vec<u8>,
     encoded: Vec<u8>,
 }
 
 impl Scratch {
     /// Memory for chunks of so many bytes, if there is any.
     pub(crate) fn new(chunk_bytes: usize) -> Option<Scratch> {
-        let (mut chunk, mut encoded) = (Vec::new(), Vec::new());
-        chunk.try_reserve_exact(chunk_bytes).ok()?;
+        let (mut piece, mut encoded) = (Vec::new(), Vec::new());
+        piece.try_reserve_exact(PIECE).ok()?;
         // A codec may need more for a piece than the piece has.
-        encoded.try_reserve_exact(chunk_bytes + chunk_bytes / 4 + (256 << 10)).ok()?;
-        chunk.resize(chunk_bytes, 0);
-        Some(Scratch { chunk, encoded })
+        encoded.try_reserve_exact(chunk_bytes + chunk_bytes / 4 + 3 * PIECE).ok()?;
+        piece.resize(PIECE, 0);
+        Some(Scratch { piece, encoded })
     }
 }
 
@@ -129,14 +132,15 @@ impl Pager {
         let writes = access == Access::Write;
         let mut old = None;
         let mut done = Ok(());
-        if let Chunk::Clean { origin, wire } = table.chunk(chunk) {
+        if let Chunk::Clean { wire, .. } = table.chunk(chunk) {
             if let Some((wire, page)) = wire.take() {
                 done = self.uffd.fill(self.address(offset + page_of(wire, len)), &page, !writes);
             }
             if writes {
                 done = done.and(self.uffd.protect(self.address(offset), len, false));
-                old = origin.take();
-                *table.chunk(chunk) = Chunk::Dirty;
+                if let Chunk::Clean { mut origin, .. } = table.changes(chunk, Chunk::Dirty) {
+                    old = origin.take();
+                }
             }
         }
         done = done.and(self.uffd.wake(self.address(offset), len));
@@ -191,31 +195,9 @@ impl Pager {
     ) -> Result<(), PagingError> {
         let source = table.replace(chunk, Chunk::Coming { wanted: false });
         drop(table);
-        let (offset, len) = self.place(chunk);
         let writes = access == Some(Access::Write);
-        let Scratch { chunk: room, encoded } = scratch;
-        let bytes = match &source {
-            Chunk::Stored(kept) => {
-                self.read(kept, &mut room[..len], encoded).map(|()| &room[..len])
-            }
-            Chunk::Zero => Ok(&self.zeros[..len]),
-            _ => Err(PagingError::new(PagingErrorKind::Corrupt, "Its bytes are lost.")),
-        };
-        let shown = bytes.and_then(|bytes| {
-            let wire = wire.filter(|_| len > page_bytes());
-            self.show(offset, bytes, wire, !writes).map_err(|error| {
-                if writes {
-                    // The pages that are there may have been written to.
-                    self.end_process(chunk, &format!("the kernel shows a part of it: {error}"));
-                }
-                let _ = self.memory.give_back(offset, len);
-                unshown(&error)
-            })?;
-            Ok(wire.map(|wire| {
-                let page = page_of(wire, len);
-                (wire, bytes[page..page + page_bytes()].into())
-            }))
-        });
+        let wire = wire.filter(|_| self.place(chunk).1 > page_bytes());
+        let shown = self.show(chunk, &source, writes, wire, scratch);
         let mut table = self.table();
         let Chunk::Coming { wanted } = *table.chunk(chunk) else { return Ok(()) };
         let wire = match shown {
@@ -234,13 +216,12 @@ impl Pager {
         };
         self.counters.loads.add(1);
         table.decider.loaded(chunk);
-        let mut origin = Origin::of(source);
         let old = if writes {
             *table.chunk(chunk) = Chunk::Dirty;
-            origin.take()
+            Origin::of(source).take()
         } else {
-            let old = if self.costs_memory(&origin) { origin.take() } else { None };
-            *table.chunk(chunk) = Chunk::Clean { origin, wire };
+            let (origin, old) = table.origin(chunk, source);
+            table.shown(chunk, origin, wire);
             old
         };
         self.settled.notify_all();
@@ -256,41 +237,96 @@ impl Pager {
         Ok(())
     }
 
-    /// Whether the encoded bytes of a resident chunk are to go: they are in main memory, and the
-    /// chunk can be encoded again without a change.
-    fn costs_memory(&self, origin: &Origin) -> bool {
-        matches!(origin, Origin::Kept(kept) if kept.is_in_memory()) && !self.coder.is_lossy()
-    }
-
-    fn read(&self, kept: &Kept, out: &mut [u8], buffer: &mut Vec<u8>) -> Result<(), PagingError> {
-        self.counters.bytes_decoded.add(out.len() as u64);
-        self.store.get(kept, buffer, |bytes| {
-            let decoded = self.coder.decode(bytes, out);
-            decoded.map_err(|error| PagingError::new(PagingErrorKind::Corrupt, error.to_string()))
-        })
-    }
-
-    /// Puts the bytes of a chunk in its place, but for the page of the wire.
+    /// Puts the bytes of a chunk in its place, but for the page of the wire, which it gives.
     fn show(
         &self,
-        offset: usize,
-        bytes: &[u8],
+        chunk: u32,
+        source: &Chunk,
+        writes: bool,
+        wire: Option<Wire>,
+        scratch: &mut Scratch,
+    ) -> Result<LeftOut, PagingError> {
+        let (offset, len) = self.place(chunk);
+        let mut left_out = None;
+        let shown = match source {
+            // A piece is shown as soon as it is decoded, and nobody may write before all are.
+            Chunk::Stored(kept) => {
+                let shown = self.read(kept, len, scratch, |at, piece| {
+                    self.show_part(chunk, (at, piece), wire, true, &mut left_out)
+                });
+                shown.and_then(|()| if writes { self.open(offset, len) } else { Ok(()) })
+            }
+            Chunk::Zero => {
+                self.show_part(chunk, (0, &self.zeros[..len]), wire, !writes, &mut left_out)
+            }
+            _ => Err(PagingError::new(PagingErrorKind::Corrupt, "Its bytes are lost.")),
+        };
+        match shown {
+            Ok(()) => Ok(left_out),
+            Err(error) if writes && matches!(source, Chunk::Zero) => {
+                // The pages that are there may have been written to.
+                self.end_process(chunk, &format!("the kernel shows a part of it: {error}"));
+                Err(error)
+            }
+            Err(error) => {
+                let _ = self.memory.give_back(offset, len);
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets threads write to a chunk that is shown.
+    fn open(&self, offset: usize, len: usize) -> Result<(), PagingError> {
+        let opened = self.uffd.protect(self.address(offset), len, false);
+        opened.map_err(|error| unshown(&error))
+    }
+
+    /// Shows some bytes of a chunk, given with their place in it, but for the page of the wire.
+    fn show_part(
+        &self,
+        chunk: u32,
+        (at, bytes): (usize, &[u8]),
         wire: Option<Wire>,
         protect: bool,
-    ) -> io::Result<()> {
-        let (before, after) = match wire {
-            None => (0, bytes.len()),
-            Some(Wire::First) => (page_bytes(), bytes.len()),
-            Some(Wire::Last) => (0, bytes.len() - page_bytes()),
+        left_out: &mut LeftOut,
+    ) -> Result<(), PagingError> {
+        let (offset, len) = self.place(chunk);
+        let place = self.address(offset + at);
+        let page = page_bytes();
+        let filled = match wire {
+            Some(Wire::First) if at == 0 => {
+                let (missing, rest) = bytes.split_at(page);
+                *left_out = Some((Wire::First, missing.into()));
+                self.uffd.fill(place + page, rest, protect)
+            }
+            Some(Wire::Last) if at + bytes.len() == len => {
+                let (rest, missing) = bytes.split_at(bytes.len() - page);
+                *left_out = Some((Wire::Last, missing.into()));
+                self.uffd.fill(place, rest, protect)
+            }
+            _ => self.uffd.fill(place, bytes, protect),
         };
-        self.uffd.fill(self.address(offset + before), &bytes[before..after], protect)
+        filled.map_err(|error| unshown(&error))
+    }
+
+    /// Decodes a chunk of `len` bytes, a piece at a time.
+    fn read(
+        &self,
+        kept: &Kept,
+        len: usize,
+        scratch: &mut Scratch,
+        mut each: impl FnMut(usize, &[u8]) -> Result<(), PagingError>,
+    ) -> Result<(), PagingError> {
+        self.counters.bytes_decoded.add(len as u64);
+        let Scratch { piece, encoded } = scratch;
+        self.store.get(kept, encoded, |bytes| self.coder.decode(bytes, len, piece, &mut each))
     }
 
     /// Takes a chunk that the decider has chosen out of memory; false when it had to stay.
     fn evict(&self, chunk: u32, scratch: &mut Scratch) -> bool {
         let (offset, len) = self.place(chunk);
         let mut table = self.table();
-        let old = table.replace(chunk, Chunk::Going { wanted: false });
+        let old = table.changes(chunk, Chunk::Going { wanted: false });
         drop(table);
         let result = match old {
             Chunk::Clean { origin: Origin::Dropped, wire } => {

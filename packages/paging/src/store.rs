@@ -22,6 +22,10 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Whether it takes main memory.
     pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self.place, Place::Memory(_))

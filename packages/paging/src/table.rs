@@ -3,6 +3,17 @@
 use crate::decide::{Decider, Wire};
 use crate::store::Kept;
 
+/// Which chunks in memory keep their encoded bytes in main memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Copies {
+    /// All: to encode them again would change values once more.
+    All,
+    /// Those that come and go in every lap of an order; the bytes count as resident.
+    Passing,
+    /// None: encoded bytes have a limit.
+    None,
+}
+
 /// What a clean chunk is a copy of.
 #[derive(Debug)]
 pub(crate) enum Origin {
@@ -10,6 +21,8 @@ pub(crate) enum Origin {
     Zeros,
     /// Encoded bytes, to which it goes back.
     Kept(Kept),
+    /// Encoded bytes in main memory, which are counted as resident.
+    Doubled(Kept),
     /// Encoded bytes in main memory that were given back when it came: it is encoded again.
     Dropped,
 }
@@ -20,10 +33,14 @@ impl Origin {
         if let Chunk::Stored(kept) = source { Origin::Kept(kept) } else { Origin::Zeros }
     }
 
+    fn doubled_bytes(&self) -> usize {
+        if let Origin::Doubled(kept) = self { kept.len() } else { 0 }
+    }
+
     /// Takes the encoded bytes away, if there are any: they are given back or stored again.
     pub(crate) fn take(&mut self) -> Option<Kept> {
         match std::mem::replace(self, Origin::Dropped) {
-            Origin::Kept(kept) => Some(kept),
+            Origin::Kept(kept) | Origin::Doubled(kept) => Some(kept),
             origin => {
                 *self = origin;
                 None
@@ -70,13 +87,25 @@ pub(crate) struct Table {
     pub(crate) lossy: Vec<u32>,
     pub(crate) decider: Decider,
     pub(crate) last_refusal: String,
+    copies: Copies,
+    chunk_bytes: usize,
+    /// Encoded bytes of chunks in memory that are counted as resident.
+    doubled: usize,
 }
 
 impl Table {
-    pub(crate) fn new(chunks: u32, decider: Decider) -> Table {
+    pub(crate) fn new(chunks: u32, chunk_bytes: usize, copies: Copies, decider: Decider) -> Table {
         let lossy = vec![0; chunks as usize];
         let chunks = (0..chunks).map(|_| Chunk::Zero).collect();
-        Table { chunks, lossy, decider, last_refusal: String::new() }
+        Table {
+            chunks,
+            lossy,
+            decider,
+            last_refusal: String::new(),
+            copies,
+            chunk_bytes,
+            doubled: 0,
+        }
     }
 
     pub(crate) fn chunk(&mut self, index: u32) -> &mut Chunk {
@@ -86,5 +115,41 @@ impl Table {
     /// Puts `new` in the place of a chunk and gives what was there.
     pub(crate) fn replace(&mut self, index: u32, new: Chunk) -> Chunk {
         std::mem::replace(self.chunk(index), new)
+    }
+
+    /// What a chunk is a copy of that comes from `source`, and its encoded bytes if they are to go.
+    pub(crate) fn origin(&self, chunk: u32, source: Chunk) -> (Origin, Option<Kept>) {
+        match (Origin::of(source), self.copies) {
+            (Origin::Kept(kept), Copies::Passing | Copies::None) if kept.is_in_memory() => {
+                // What hardly got shorter takes more room than encoding it again is worth.
+                let short = kept.len() <= self.chunk_bytes / 4 * 3;
+                if short && self.copies == Copies::Passing && self.decider.passes(chunk) {
+                    (Origin::Doubled(kept), None)
+                } else {
+                    (Origin::Dropped, Some(kept))
+                }
+            }
+            (origin, _) => (origin, None),
+        }
+    }
+
+    /// Notes that a chunk is in memory, as `origin` is.
+    pub(crate) fn shown(&mut self, chunk: u32, origin: Origin, wire: Option<(Wire, Box<[u8]>)>) {
+        self.count(self.doubled + origin.doubled_bytes());
+        *self.chunk(chunk) = Chunk::Clean { origin, wire };
+    }
+
+    /// Puts `new` in the place of a chunk in memory and gives what was there.
+    pub(crate) fn changes(&mut self, chunk: u32, new: Chunk) -> Chunk {
+        let old = self.replace(chunk, new);
+        if let Chunk::Clean { origin, .. } = &old {
+            self.count(self.doubled - origin.doubled_bytes());
+        }
+        old
+    }
+
+    fn count(&mut self, doubled: usize) {
+        self.doubled = doubled;
+        self.decider.give_up(doubled.div_ceil(self.chunk_bytes));
     }
 }

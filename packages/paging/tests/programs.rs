@@ -243,6 +243,35 @@ fn nothing_is_in_memory_twice() {
 }
 
 #[test]
+fn what_passes_in_an_order_is_not_encoded_again_and_its_encoded_bytes_count_as_resident() {
+    let (chunks, room) = (64, 16);
+    let Some(paged) = paged(chunks, &options(room)) else { return };
+    let mut random = Random::new(3);
+    // Half of their bits are random: they get half as long.
+    words(&paged)
+        .iter()
+        .for_each(|word| word.store(random.below(1 << 16) as u32, Ordering::Relaxed));
+    paged.expect(Some(&[0..paged.len()])).unwrap();
+    let read = || words(&paged).iter().map(|word| u64::from(word.load(Ordering::Relaxed))).sum();
+    let sum: u64 = read();
+    read();
+    let before = paged.stats().unwrap();
+    for _ in 0..4 {
+        assert_eq!(sum, read());
+        let stats = paged.stats().unwrap();
+        // A chunk that comes or goes is counted in both places, for as many threads as there are.
+        let out = (chunks - room) * CHUNK / 20 * 11;
+        let most = room * CHUNK + out + 4 * CHUNK;
+        let there = paged.resident_bytes().unwrap() + stats.stored_in_memory;
+        assert!(there <= most as u64, "{there} of {most}: {stats:?}");
+    }
+    let stats = paged.stats().unwrap();
+    let loaded = stats.bytes_decoded - before.bytes_decoded;
+    assert!(loaded > 4 * (chunks - room) as u64 * CHUNK as u64);
+    assert!((stats.bytes_encoded - before.bytes_encoded) * 4 < loaded, "{before:?} {stats:?}");
+}
+
+#[test]
 fn what_cannot_be_put_aside_stays_and_goes_when_there_is_room_again() {
     let scratch = Scratch::new();
     let disk = faulty_disk(&scratch);

@@ -9,6 +9,12 @@ use super::{DOUBT, Wire};
 /// The most chunks that are loaded ahead of the program.
 const MOST_AHEAD: usize = 64;
 
+/// Chunks of the room that those which stream past have: half of them ahead, half just used. The
+/// fewer there are the more stay from lap to lap.
+pub(super) fn stream(room: usize) -> usize {
+    (room / 16).clamp((room / 8).clamp(1, 6), 2 * MOST_AHEAD)
+}
+
 /// An order, and the place of the program in it.
 #[derive(Debug)]
 pub(super) struct Guide {
@@ -56,10 +62,10 @@ impl Guide {
     }
 
     fn new(order: Order, room: usize, source: Source, at: u64) -> Guide {
-        // What streams past has a quarter of the room: half of it ahead, half just used.
-        let stream = (room / 4).clamp(1, 2 * MOST_AHEAD);
-        let keepers = order.keepers(room - stream.min(room - 1));
-        let depth = stream.div_ceil(2);
+        let stream = stream(room);
+        // What streams past may be there encoded as well.
+        let keepers = order.keepers(room.saturating_sub(2 * stream).max(1));
+        let depth = (stream / 2).max(1);
         let grace = (stream - depth) as u64;
         let wires = (depth / 4).max(1);
         let streaming = keepers.iter().filter(|&&keeps| !keeps).count().max(1);
@@ -97,6 +103,11 @@ impl Guide {
     /// Where the program is.
     pub(super) fn at(&self) -> u64 {
         self.at
+    }
+
+    /// Where what is loaded ahead of the program ends.
+    pub(super) fn ahead(&self) -> u64 {
+        self.ahead
     }
 
     /// Whether the program has passed `chunk` so lately that it may be at work on it.

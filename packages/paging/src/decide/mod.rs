@@ -80,6 +80,8 @@ pub(crate) struct Decider {
     seats: Vec<Seat>,
     pins: Vec<u32>,
     room: usize,
+    /// How much of the room is given up for what else is counted in it.
+    given_up: usize,
     taken: usize,
     coming: usize,
     going: usize,
@@ -101,6 +103,7 @@ impl Decider {
             seats: vec![Seat::Out; chunks as usize],
             pins: vec![0; chunks as usize],
             room,
+            given_up: 0,
             taken: 0,
             coming: 0,
             going: 0,
@@ -155,7 +158,7 @@ impl Decider {
     /// Asks for a seat for `chunk`, which is out and is needed now.
     pub(crate) fn claim(&mut self, chunk: u32) -> Claim {
         debug_assert_eq!(self.seats[chunk as usize], Seat::Out);
-        if self.taken < self.room {
+        if self.taken < self.limit() {
             self.seat(chunk);
             return Claim::Seated;
         }
@@ -187,19 +190,21 @@ impl Decider {
 
     /// What can be done now, ahead of the program, by one thread. It is taken as begun.
     pub(crate) fn ahead(&mut self) -> Option<Ahead> {
-        if self.taken > self.room {
-            return self.make_room(None);
+        let limit = self.limit();
+        if self.taken > limit {
+            // Not of what was loaded ahead.
+            return self.make_room(self.guide.as_ref().map(Guide::ahead));
         }
         let Some(guide) = self.guide.as_mut().filter(|guide| guide.doubt() < DOUBT) else {
             // A fault finds a free seat where one is kept free.
             let spare = (self.room / 8).min(2);
-            let enough = self.taken + spare <= self.room || self.going > 0;
+            let enough = self.taken + spare <= limit || self.going > 0;
             return if enough { None } else { self.make_room(None) };
         };
         let may_go = self.going < guide.wanted();
         let seats = &self.seats;
         let (chunk, place) = guide.next_load(|chunk| seats[chunk as usize] != Seat::Out)?;
-        if self.taken == self.room {
+        if self.taken == limit {
             return if may_go { self.make_room(Some(place)) } else { None };
         }
         let wire = guide.load_begins(place);
@@ -257,7 +262,7 @@ impl Decider {
 
     /// Whether more is in memory than may be, since chunks could not be evicted.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.refused && self.taken > self.room
+        self.refused && self.taken > self.limit()
     }
 
     /// Says that what could not be evicted may be tried again.
@@ -299,6 +304,25 @@ impl Decider {
         }
     }
 
+    /// Whether `chunk` comes and goes in every lap of the order that is followed.
+    pub(crate) fn passes(&self, chunk: u32) -> bool {
+        self.followed().is_some_and(|guide| !guide.keeps(chunk))
+    }
+
+    /// Hears that as much as so many chunks is in memory besides them.
+    pub(crate) fn give_up(&mut self, chunks: usize) {
+        self.given_up = chunks;
+    }
+
+    /// Chunks that may be in memory now: half of the room at least.
+    fn limit(&self) -> usize {
+        self.room - self.given_up.min(self.room / 2)
+    }
+
+    fn followed(&self) -> Option<&Guide> {
+        self.guide.as_ref().filter(|guide| guide.doubt() < DOUBT)
+    }
+
     /// Chunks that may be in memory.
     pub(crate) fn room(&self) -> usize {
         self.room
@@ -311,6 +335,6 @@ impl Decider {
 
     /// Whether it goes by an order, and whether by one that was given.
     pub(crate) fn order(&self) -> Option<bool> {
-        self.guide.as_ref().filter(|guide| guide.doubt() < DOUBT).map(Guide::is_given)
+        self.followed().map(Guide::is_given)
     }
 }

@@ -44,9 +44,9 @@ def paged(
         shape: its shape, in C order.
         dtype: its dtype; any but those with Python objects.
         resident: the most bytes of it in memory, as an integer or as text such as `"4GiB"`; at
-            least four chunks. Besides, each thread works in two to three chunks.
-        codec: how chunks are encoded: `"lossless"` (Twine for numbers, LZ4 for booleans, structured
-            and all other dtypes), `"lz4"`, `"zstd"`, None for not at all, or a bound of the values
+            least four chunks. Besides, each thread works in one to two chunks.
+        codec: how chunks are encoded: `"lossless"` (Twine or LZ4 for numbers, LZ4 for booleans,
+            structured and all other dtypes), `"lz4"`, `"zstd"`, None for not at all, or a bound of the values
             by themselves (`Bound(abs=...)`, `Bound(pointwise=...)`) for floats. With a bound, every
             time that a chunk is written to and encoded again may add the bound once more to any of
             its values; `PagingStats.lossy_most` counts how often that was.

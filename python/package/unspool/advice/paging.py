@@ -112,7 +112,7 @@ def run_paging(options: argparse.Namespace) -> int:
         saved = memory_saved(best.saved, total, share * total)
         print(f"{share:8.0%} {saved:7.0%} {waited:12.2f} {missed / disk:12.2f}")
     print(
-        "\nsaved: the rest is encoded. Two to three chunks (256 KiB to 2 MiB) a thread come on top."
+        "\nsaved: the rest is encoded. One to two chunks (256 KiB to 2 MiB) a thread come on top."
     )
     return 0
 
