@@ -31,17 +31,17 @@ import unspool
 from python_paging_kernel import SWAPS, Group, Missing
 
 PLANE = 1 << 20
-#: Bytes that a process of paging needs beside the array, for its threads.
-THREADS = 6 << 20
+#: Bytes that paging, and a spool of tiles, needs beside the array, for its threads.
+THREADS = {"paged": 6 << 20, "tiled": 120 << 20}
 DATA = ("repeats", "random")
 
 
 def plane_of(data: str, z: int) -> np.ndarray[Any, Any]:
-    """The numbers of a plane: float64, a sine in steps of a hundredth, or random ones."""
+    """The numbers of a plane: float64, a sine in steps of a thousandth, or random ones."""
     count = PLANE // 8
     if data == "random":
         return np.random.default_rng(z).random(count)
-    return np.round(np.sin(np.arange(count) * 1e-3 + z), 2)
+    return np.round(np.sin(np.arange(count) * 1e-3 + z), 3)
 
 
 class Planes:
@@ -98,14 +98,16 @@ def opened(way: str, data: str, shape: tuple[int, int], room: int, folder: str) 
     if way == "memmap":
         return Planes(np.memmap(Path(folder) / "array", np.float64, "w+", shape=shape))
     if way == "paged":
-        room -= THREADS
+        room -= THREADS["paged"]
         resident = (room - whole / smaller) / (1 - 1 / smaller) if smaller > 1 else 0
         if resident > whole / 16:
             return Planes(unspool.paged(shape, np.float64, int(resident), order="sweep"))
         kept = {"host_memory": 0, "disk": folder, "codec": None}
         return Planes(unspool.paged(shape, np.float64, room, order="sweep", **kept))
     if way == "tiled":
-        field = unspool.tiled(shape, tile=2, host_memory=room - THREADS, disk=folder)
+        field = unspool.tiled(
+            shape, tile=2, host_memory=max(room - THREADS["tiled"], 16 << 20), disk=folder
+        )
         field.expect(cycle=range(field.tiles))
         return Tiles(field)
     return Planes(np.zeros(shape))

@@ -1,10 +1,10 @@
 //! Which messages are kept to be coded afterwards, and how they lie in a file.
 //!
 //! Samples come in runs of consecutive messages of a channel, as differences need what went before.
-//! A channel keeps a few runs, drawn from all that it has had so far, each as likely as any other: a
-//! later run is written over an earlier one. So what a program sends in its first steps counts for
-//! no more than what it sends later. The bytes of all samples of a rank have a budget, and a run
-//! takes at most an eighth of what is left of it, so that no channel takes all.
+//! A channel keeps a few runs, drawn from all that it has had so far, each as likely as any other:
+//! a later run is written over an earlier one. So what a program sends in its first steps counts
+//! for no more than what it sends later. The bytes of all samples of a rank have a budget, and a
+//! run takes at most an eighth of what is left of it, so that no channel takes all.
 
 use unspool_codec::Checksum;
 
@@ -166,8 +166,8 @@ pub fn write(sample: &Sample, out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(8), 0);
 }
 
-/// The whole samples in `bytes`, and how many bytes are neither of them nor zero, as room for samples
-/// that did not come is: what a rank was writing when it was killed, and what is damaged.
+/// The whole samples in `bytes`, and how many bytes are neither of them nor zero, as room for
+/// samples that did not come is: what a rank was writing when it was killed, and what is damaged.
 #[must_use]
 pub fn read(mut bytes: &[u8]) -> (Vec<Sample<'_>>, usize) {
     let (mut found, mut other) = (Vec::new(), 0);

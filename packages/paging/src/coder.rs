@@ -146,8 +146,8 @@ impl Coder {
         }))
     }
 
-    /// Decodes what was made of `len` bytes, and gives `each` piece with its place, in order; `room`
-    /// has `PIECE` bytes. Any stored bytes are safe.
+    /// Decodes what was made of `len` bytes, and gives `each` piece with its place, in order.
+    /// `room` has `PIECE` bytes. Any stored bytes are safe.
     pub(crate) fn decode<E: From<CodecError>>(
         &self,
         stored: &[u8],

@@ -46,10 +46,10 @@ def paged(
         resident: the most bytes of it in memory, as an integer or as text such as `"4GiB"`; at
             least four chunks. Besides, each thread works in one to two chunks.
         codec: how chunks are encoded: `"lossless"` (Twine or LZ4 for numbers, LZ4 for booleans,
-            structured and all other dtypes), `"lz4"`, `"zstd"`, None for not at all, or a bound of the values
-            by themselves (`Bound(abs=...)`, `Bound(pointwise=...)`) for floats. With a bound, every
-            time that a chunk is written to and encoded again may add the bound once more to any of
-            its values; `PagingStats.lossy_most` counts how often that was.
+            structured and all other dtypes), `"lz4"`, `"zstd"`, None for not at all, or a bound of
+            the values by themselves (`Bound(abs=...)`, `Bound(pointwise=...)`) for floats. With a
+            bound, every time that a chunk is written to and encoded again may add the bound once
+            more to any of its values; `PagingStats.lossy_most` counts how often that was.
         order: the order in which the program will go through the array, as for
             `PagedArray.expect`.
         disk: a directory, or a `Disk` with one and a `capacity`, for encoded chunks beyond
