@@ -18,7 +18,6 @@ from . import Disk, Spool
 from ._copying import copy
 from ._exporting import export
 from ._holdings import holds_history, reading
-from ._importing import import_file
 from ._partial import region_of
 from ._restart.command import Choose, list_run, remove_steps, verify_run
 from ._restart.core import Chains, RestartCore
@@ -31,6 +30,7 @@ from .errors import (
     StorageError,
     UnknownVersionError,
 )
+from .look.importing import import_options
 from .stats import size
 
 __all__ = ["add_commands"]
@@ -47,6 +47,11 @@ STEPS = """Steps are numbers and ranges as in Python, with commas between them: 
 it has copied to, such as s3://bucket/run, or a durable directory of a spool; a step is a version
 there. Options come first, and then --, where STEPS begin
 with a minus."""
+
+
+IMPORT = """Saves a file of safetensors as one checkpoint of a run, from which a Checkpointer goes
+on: import FILE DIR STEP. Or saves a history that a Zarr group or an HDF5 file has, of whose arrays
+the first dimension are the steps, into a durable directory: import FILE DIR."""
 
 
 def add_commands(commands: Any) -> None:
@@ -96,12 +101,8 @@ def add_commands(commands: Any) -> None:
     exporting.add_argument(
         "--region", metavar="INDEX", type=region_of, help="of each --array: 0:10,...,3"
     )
-    text = "save a file of safetensors as a checkpoint of a run"
-    importing = commands.add_parser("import", help=text, description=f"{text.capitalize()}.")
-    importing.add_argument("file", metavar="FILE", type=Path, help="the file")
-    importing.add_argument("directory", metavar="DIR", type=Path, help="the folder of the run")
-    importing.add_argument("step", metavar="STEP", type=int, help="the step of the checkpoint")
-    importing.set_defaults(command=import_file)
+    text = "save what a file of another program has: .safetensors, .zarr, .h5"
+    import_options(commands.add_parser("import", help=text, description=IMPORT))
     copying = _add_taking(commands, "copy", "copy checkpoints into another folder", copy)
     copying.add_argument("to", metavar="DEST", help="that folder")
     for parser in (exporting, copying):

@@ -19,7 +19,6 @@ from .advice import commands as ask
 from .advice.paging import paging_options, run_paging
 from .errors import Error, MissingLibraryError, OptionError
 from .look.command import diff_options, run_diff
-from .look.importing import import_options, run_import
 from .look.show import run_show, show_options
 
 __all__ = ["Parser", "guarded", "main", "size_in_bytes"]
@@ -56,7 +55,6 @@ QUESTIONS = {
     "accumulate": ("say what to compress, and what together", ask.run_options, ask.run_accumulate),
     "doctor": ("say what this machine has and what is missing", doctor_options, run_doctor),
     "diff": ("say where two histories or runs begin to differ", diff_options, run_diff),
-    "import": ("save a history that Zarr or HDF5 has", import_options, run_import),
     "show": ("show a checkpoint, or one of its arrays", show_options, run_show),
     "paging": (PROGRAMS["paging"], paging_options, run_paging),
 }

@@ -285,7 +285,7 @@ def _rows(ranks: Any, path: Path, step: int) -> None:
     whole = np.arange(12 * 5000.0).reshape(12, 5000) + step
     first, end = (12 * at // ranks.size for at in (ranks.rank, ranks.rank + 1))
     with unspool.Checkpointer(path, every=1, ranks=ranks, keep=9) as run:
-        piece = unspool.Shard(whole[first:end], shape=whole.shape, offset=(first, 0))
+        piece = unspool.types.Shard(whole[first:end], shape=whole.shape, offset=(first, 0))
         run.save(step, u=piece, own=np.array([ranks.rank]), t=0.5 * step)
 
 

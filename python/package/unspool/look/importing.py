@@ -1,4 +1,6 @@
-"""`unspool import`: a history out of a Zarr group or an HDF5 file, step by step."""
+"""`unspool import`: a checkpoint out of a file of safetensors, or a history out of a Zarr group or an
+HDF5 file, step by step.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .._importing import import_file
 from .._types import Disk
 from .._unspool import Spool
 from ..errors import MissingLibraryError, OptionError, StorageError
 
-__all__ = ["import_options", "run_import"]
+__all__ = ["import_options"]
+
+#: The library of each format of histories, and the end of files of one checkpoint.
+LIBRARIES = {".zarr": "zarr", ".h5": "h5py", ".hdf5": "h5py", ".nc": "h5py"}
+SAFETENSORS = ".safetensors"
 
 #: The array that has the numbers of the steps, where there is one of this name.
 STEPS = "step"
@@ -25,10 +32,15 @@ MEMORY = "256MiB"
 
 def import_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `unspool import`."""
-    parser.description = """Saves a history that a Zarr group or an HDF5 file has: the first
-    dimension of its arrays are the steps. A step is read, saved, and forgotten."""
-    parser.add_argument("source", metavar="FILE", type=Path, help="a .zarr, .h5, .hdf5 or .nc file")
-    parser.add_argument("to", metavar="DIR", type=Path, help="a durable directory, new or not")
+    kinds = ", ".join((SAFETENSORS, *LIBRARIES))
+    parser.add_argument("file", metavar="FILE", type=Path, help=f"its end is one of {kinds}")
+    parser.add_argument(
+        "directory", metavar="DIR", type=Path, help="the folder of a run, or a durable directory"
+    )
+    parser.add_argument(
+        "step", metavar="STEP", type=int, nargs="?", help="the step of a file of safetensors"
+    )
+    parser.set_defaults(command=_import)
     parser.add_argument(
         "--array", metavar="NAME", action="append", help="only this one; may be given repeatedly"
     )
@@ -40,19 +52,35 @@ def import_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lossless", action="store_true", help="compress without loss")
 
 
-def run_import(options: argparse.Namespace) -> int:
-    """Saves all steps; returns 0."""
-    with _opened(options.source) as arrays:
+def _import(options: argparse.Namespace) -> int:
+    """Saves what the file has; returns 0.
+
+    Raises:
+        OptionError: a step is missing, or given for a file that has all steps.
+    """
+    is_one = options.file.suffix == SAFETENSORS
+    of_history = [options.array, options.steps, options.lossless or None]
+    if is_one and options.step is None:
+        raise OptionError(f"{options.file}: say the step: import FILE DIR STEP")
+    if is_one and any(one is not None for one in of_history):
+        raise OptionError("--array, --steps and --lossless are of Zarr and HDF5")
+    if not is_one and options.step is not None and options.file.suffix in LIBRARIES:
+        raise OptionError(f"{options.file} has all steps: leave {options.step} out (--steps)")
+    return import_file(options) if is_one else _import_history(options)
+
+
+def _import_history(options: argparse.Namespace) -> int:
+    with _opened(options.file) as arrays:
         steps, chosen = _chosen(arrays, options)
-        disk = Disk(options.to, durable=True)
+        disk = Disk(options.directory, durable=True)
         codec: Any = "lossless" if options.lossless else None
         with Spool(host_memory=MEMORY, device="cpu", disk=disk, codec=codec) as spool:
             if there := sorted(set(steps) & set(spool.versions())):
-                raise OptionError(f"{options.to} has step {there[0]} already")
+                raise OptionError(f"{options.directory} has step {there[0]} already")
             for place, step in enumerate(steps):
                 spool.save(step, {name: array[place] for name, array in chosen.items()})
     count = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
-    print(f"{count} of {', '.join(chosen)} imported to {options.to}")
+    print(f"{count} of {', '.join(chosen)} imported to {options.directory}")
     return 0
 
 
@@ -64,7 +92,7 @@ def _chosen(
     Raises:
         OptionError: there is no such array, or arrays do not have as many steps.
     """
-    source = options.source
+    source = options.file
     for name in (*(options.array or ()), *filter(None, [options.steps])):
         if name not in arrays:
             known = ", ".join(map(repr, list(arrays)[:8])) or "none"
@@ -107,7 +135,9 @@ def _opened(path: Path) -> Iterator[dict[str, Any]]:
     """
     library = LIBRARIES.get(path.suffix)
     if library is None:
-        raise OptionError(f"{path}: its end says the format, one of {', '.join(LIBRARIES)}")
+        raise OptionError(
+            f"{path}: its end says the format, one of {SAFETENSORS}, {', '.join(LIBRARIES)}"
+        )
     if not path.exists():
         raise OptionError(f"{path} is not there")
     try:
@@ -124,10 +154,6 @@ def _opened(path: Path) -> Iterator[dict[str, Any]]:
         except OSError as why:
             raise StorageError(f"{path} cannot be read: {why}") from why
         yield found
-
-
-#: The library of each format.
-LIBRARIES = {".zarr": "zarr", ".h5": "h5py", ".hdf5": "h5py", ".nc": "h5py"}
 
 
 def _of_zarr(zarr: Any, path: Path) -> dict[str, Any]:
