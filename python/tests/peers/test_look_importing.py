@@ -99,5 +99,13 @@ def test_files_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ):
         assert run(capsys, tmp_path / name, tmp_path / "a")[0] == code
         assert said in run(capsys, tmp_path / name, tmp_path / "a")[1]
+    for words, said in (
+        (("x.safetensors",), "say the step"),
+        (("x.safetensors", "5", "--lossless"), "are of Zarr and HDF5"),
+        (("x.h5", "5"), "has all steps"),
+    ):
+        file, *more = words
+        code, text = run(capsys, tmp_path / file, tmp_path / "a", *more)
+        assert code == 2 and said in text
     zarr.create_group(tmp_path / "x.zarr")
     assert "has no arrays" in run(capsys, tmp_path / "x.zarr", tmp_path / "a")[1]

@@ -1,5 +1,5 @@
-"""`unspool import`: a checkpoint out of a file of safetensors, or a history out of a Zarr group or an
-HDF5 file, step by step.
+"""`unspool import`: a checkpoint out of a file of safetensors, or a history out of a Zarr group or
+an HDF5 file, step by step.
 """
 
 from __future__ import annotations
@@ -135,9 +135,8 @@ def _opened(path: Path) -> Iterator[dict[str, Any]]:
     """
     library = LIBRARIES.get(path.suffix)
     if library is None:
-        raise OptionError(
-            f"{path}: its end says the format, one of {SAFETENSORS}, {', '.join(LIBRARIES)}"
-        )
+        known = ", ".join((SAFETENSORS, *LIBRARIES))
+        raise OptionError(f"{path}: its end says the format, one of {known}")
     if not path.exists():
         raise OptionError(f"{path} is not there")
     try:
