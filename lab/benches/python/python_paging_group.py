@@ -1,10 +1,10 @@
 r"""Ways to an array larger than a cgroup, side by side: time, and the peak by the kernel's count.
 
     sudo python lab/benches/python/python_paging_group.py [--mib 128] [--shares 50 25] \
-        [--ways plain memmap paged tiled zram zswap disk] [--folder DIR] [--laps 4]
+        [--ways memmap paged tiled zram zswap disk] [--folder DIR] [--laps 4] [--digits 3]
 
 An array of numbers that repeat (`repeats`) or do not get smaller (`random`) is filled, and then
-gone through lap by lap, each plane being summed (`read`) or written to as well (`update`). Each way
+gone through lap by lap, each plane being summed (`read`) or negated before (`update`). Each way
 runs in a process of its own, in a memory cgroup with as much memory as the process takes besides
 the array and so much of the array. `memmap` and `disk` have their file in `--folder`, which is to
 be on a disk; `paged` and `tiled` have the order, and go to the same folder where encoded bytes do
@@ -32,16 +32,16 @@ from python_paging_kernel import SWAPS, Group, Missing
 
 PLANE = 1 << 20
 #: Bytes that paging, and a spool of tiles, needs beside the array, for its threads.
-THREADS = {"paged": 6 << 20, "tiled": 120 << 20}
+THREADS = {"paged": 24 << 20, "tiled": 64 << 20}
 DATA = ("repeats", "random")
 
 
-def plane_of(data: str, z: int) -> np.ndarray[Any, Any]:
-    """The numbers of a plane: float64, a sine in steps of a thousandth, or random ones."""
+def plane_of(data: str, z: int, digits: int) -> np.ndarray[Any, Any]:
+    """The numbers of a plane: float64, a sine rounded to some digits, or random ones."""
     count = PLANE // 8
     if data == "random":
         return np.random.default_rng(z).random(count)
-    return np.round(np.sin(np.arange(count) * 1e-3 + z), 3)
+    return np.round(np.sin(np.arange(count) * 1e-3 + z), digits)
 
 
 class Planes:
@@ -50,17 +50,17 @@ class Planes:
     def __init__(self, array: Any) -> None:
         self.array = array
 
-    def fill(self, data: str) -> None:
+    def fill(self, data: str, digits: int) -> None:
         """Writes all of it."""
         for z in range(len(self.array)):
-            self.array[z] = plane_of(data, z)
+            self.array[z] = plane_of(data, z, digits)
 
     def lap(self, update: bool) -> float:
         """Goes through all of it; gives the sum."""
         total = 0.0
         for plane in self.array:
             if update:
-                plane += 1
+                plane *= -1
             total += float(plane.sum())
         return total
 
@@ -68,11 +68,11 @@ class Planes:
 class Tiles(Planes):
     """An array of tiles."""
 
-    def fill(self, data: str) -> None:
+    def fill(self, data: str, digits: int) -> None:
         """Writes all of it."""
         for i, tile in self.array.sweep("w"):
             for row, z in enumerate(range(self.array.shape[0])[self.array.slices(i)[0]]):
-                tile[row] = plane_of(data, z)
+                tile[row] = plane_of(data, z, digits)
 
     def lap(self, update: bool) -> float:
         """Goes through all of it; gives the sum."""
@@ -80,21 +80,21 @@ class Tiles(Planes):
         for _, tile in self.array.sweep("rw" if update else "r"):
             for plane in tile:
                 if update:
-                    plane += 1
+                    plane *= -1
                 total += float(plane.sum())
         return total
 
 
-def factor(data: str) -> float:
+def factor(data: str, digits: int) -> float:
     """How many times smaller a plane gets, by the codec of paging or that of tiles."""
-    plane = plane_of(data, 1)
+    plane = plane_of(data, 1, digits)
     by = [unspool.codecs.encode(plane, "lossless"), unspool.codecs.encode(plane, None, outer="lz4")]
     return max(plane.nbytes / made.nbytes for made in by)
 
 
-def opened(way: str, data: str, shape: tuple[int, int], room: int, folder: str) -> Planes:
-    """The array, with `room` bytes of memory for it."""
-    whole, smaller = 8 * shape[0] * shape[1], factor(data)
+def opened(way: str, smaller: float, shape: tuple[int, int], room: int, folder: str) -> Planes:
+    """The array, whose planes get so many times smaller, with `room` bytes of memory for it."""
+    whole = 8 * shape[0] * shape[1]
     if way == "memmap":
         return Planes(np.memmap(Path(folder) / "array", np.float64, "w+", shape=shape))
     if way == "paged":
@@ -120,18 +120,20 @@ def child(options: argparse.Namespace) -> None:
     shape = (options.mib * 2**20 // PLANE, PLANE // 8)
     room = options.room or 8 * shape[0] * shape[1]
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        planes = opened(way, data, shape, room, folder)
-        planes.fill(data)
+        planes = opened(way, factor(data, options.digits), shape, room, folder)
+        planes.fill(data, options.digits)
         begin = time.perf_counter()
         results = [planes.lap(work == "update") for _ in range(options.laps)]
         took = (time.perf_counter() - begin) / options.laps
+        if way == "tiled":
+            planes.array.close()
         print(json.dumps({"took": took, "result": results[-1]}), flush=True)
 
 
 def measure(case: list[str], room: int, options: argparse.Namespace, group: Group) -> Any:
     """What a way did in a process of its own, or the reason why it did nothing."""
     command = [sys.executable, __file__, "--child", *case, "--group", str(group.path)]
-    for name in ("mib", "laps", "folder"):
+    for name in ("mib", "laps", "digits", "folder"):
         command += [f"--{name}", str(getattr(options, name))]
     command += ["--room", str(room)]
     try:
@@ -167,6 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mib", type=int, default=128, help="MiB of the array")
     parser.add_argument("--laps", type=int, default=4)
+    parser.add_argument("--digits", type=int, default=3, help="of values that repeat")
     parser.add_argument("--shares", nargs="+", type=int, default=[50, 25])
     ways = ["memmap", "paged", "tiled", *SWAPS]
     parser.add_argument("--ways", nargs="+", choices=ways, default=ways)
@@ -183,7 +186,7 @@ def main() -> None:
     # Whoever ends the script gets the swap taken away as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     for data in options.data:
-        print(f"{data}: {factor(data):.1f} times smaller\n")
+        print(f"{data}: {factor(data, options.digits):.1f} times smaller\n")
         print(
             "| data, laps | in memory | way | a lap | peak, MiB |\n| --- | --- | --- | --- | --- |"
         )
