@@ -61,7 +61,9 @@ def main() -> None:
     print("| way | pays up to, MB/s, idle | loaded | ratio |\n| --- | --- | --- | --- |")
     for way, loads in found.items():
         idle, loaded = (statistics.median(loads[load]) for load in ("idle", "loaded"))
-        print(f"| {way} | {idle / 1e6:.0f} | {loaded / 1e6:.0f} | {loaded / idle:.2f} |")
+        # What saves nothing pays nowhere.
+        if idle > 0:
+            print(f"| {way} | {idle / 1e6:.0f} | {loaded / 1e6:.0f} | {loaded / idle:.2f} |")
 
 
 if __name__ == "__main__":
