@@ -123,7 +123,7 @@ fn put_together(
 fn read(spool: &Spool, step: i64) -> Result<Vec<u8>, Error> {
     let stored = spool.stored(step)?;
     let mut frame = Vec::new();
-    extend(&mut frame, stored.bytes())?;
+    extend(&mut frame, stored.bytes()?)?;
     stored.read(0, &mut frame)?;
     let wrong = |why: &str| Error::new(ErrorKind::Corrupt, format!("Its frame is damaged: {why}."));
     let (head, sum) = parse_head(&frame).map_err(|why| wrong(&why.to_string()))?;

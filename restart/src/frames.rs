@@ -70,6 +70,7 @@ pub(crate) fn on_its_own(
 #[derive(Debug)]
 pub struct CheckedFrame {
     frame: StoredFrame,
+    bytes: u64,
     /// Where the payload is, and its checksum; none where it is packed, and checked by who
     /// unpacks it.
     payload: Option<(Range<u64>, u64)>,
@@ -82,17 +83,18 @@ impl CheckedFrame {
     /// # Errors
     /// `Corrupt`; those of reading it.
     pub fn of(frame: StoredFrame) -> Result<CheckedFrame, Error> {
-        let mut start = vec![0; frame.bytes().min(4096) as usize];
+        let bytes = frame.bytes()?;
+        let mut start = vec![0; bytes.min(4096) as usize];
         frame.read(0, &mut start)?;
         let len = head_len(&start).map_err(|why| corrupt(&why.to_string()))?;
-        if len > frame.bytes().min(MAX_HEAD_BYTES) {
+        if len > bytes.min(MAX_HEAD_BYTES) {
             return Err(corrupt("its head is longer than it"));
         }
         start.resize(len as usize, 0);
         frame.read(0, &mut start)?;
         let (head, sum) = parse_head(&start).map_err(|why| corrupt(&why.to_string()))?;
         let payload = head.packed.is_none().then_some((len..head.sums_at(), sum));
-        Ok(CheckedFrame { frame, payload, read: RefCell::new((0, Checksum::new())) })
+        Ok(CheckedFrame { frame, bytes, payload, read: RefCell::new((0, Checksum::new())) })
     }
 
     fn check(&self, at: u64, bytes: &[u8]) -> Result<(), TierError> {
@@ -107,7 +109,7 @@ impl CheckedFrame {
         let within = |place: u64| place.saturating_sub(at).min(bytes.len() as u64) as usize;
         read.1.update(&bytes[within(payload.start)..within(payload.end)]);
         read.0 += bytes.len() as u64;
-        if read.0 == self.frame.bytes() && read.1.value() != *expected {
+        if read.0 == self.bytes && read.1.value() != *expected {
             let reason = "the checksum of its payload is another one";
             return Err(TierError::new(Failure::Corrupt, "put", "the frame", reason));
         }
@@ -121,7 +123,7 @@ fn corrupt(why: &str) -> Error {
 
 impl Source for CheckedFrame {
     fn bytes(&self) -> u64 {
-        self.frame.bytes()
+        self.bytes
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), TierError> {

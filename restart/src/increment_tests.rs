@@ -249,7 +249,7 @@ fn a_packed_checkpoint_of_a_run_without_increments_is_read_whole() {
     let c = packing(settings(scratch.path(), 2));
     save_of(&c, &Alone, 1, LEN).unwrap();
     c.flush(&Wait::default()).unwrap();
-    assert!(c.places().data.stored(1).unwrap().bytes() < LEN / 10, "it is packed");
+    assert!(c.places().data.stored(1).unwrap().bytes().unwrap() < LEN / 10, "it is packed");
     close(&c, &Alone);
     let c = packing(with(&scratch, Fulls::OneIn(4)));
     let spool = c.reading(1, &Wait::default()).unwrap();

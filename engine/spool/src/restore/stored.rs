@@ -20,7 +20,6 @@ pub struct StoredFrame {
     version: i64,
     id: CheckpointId,
     tier: TierId,
-    bytes: u64,
     frame: Arc<Frame>,
 }
 
@@ -34,29 +33,32 @@ pub enum MadeBy {
     Zfp(Zfp),
 }
 
+fn unknown(version: i64) -> Error {
+    Error::new(ErrorKind::Unknown, format!("Version {version} is not in a durable tier."))
+}
+
 impl StoredFrame {
     pub(crate) fn of(shared: &Arc<Shared>, version: i64) -> Result<StoredFrame, Error> {
-        let unknown = || {
-            let message = format!("Version {version} is not in a durable tier.");
-            Error::new(ErrorKind::Unknown, message)
-        };
+        let unknown = || unknown(version);
         let state = shared.enter()?;
         let id = state.driver.core().checkpoint(Version(version)).ok_or_else(unknown)?;
         let frame = state.frames.frame(id).cloned().ok_or_else(unknown)?;
         drop(state);
         let tier = *shared.durable_tiers.last().ok_or_else(unknown)?;
-        let listed = shared.tier(tier).list().map_err(|cause| {
+        Ok(StoredFrame { shared: Arc::clone(shared), version, id, tier, frame })
+    }
+
+    /// How many bytes it has. The store is listed for it.
+    ///
+    /// # Errors
+    /// `Unknown` when the store does not have it, or no more; `Io`.
+    pub fn bytes(&self) -> Result<u64, Error> {
+        let listed = self.shared.tier(self.tier).list().map_err(|cause| {
             Error::new(ErrorKind::Io, format!("The store cannot be listed: {cause}"))
                 .caused_by(cause)
         })?;
-        let found = listed.into_iter().find(|stored| stored.id == id).ok_or_else(unknown)?;
-        Ok(StoredFrame { shared: Arc::clone(shared), version, id, tier, bytes: found.bytes, frame })
-    }
-
-    /// How many bytes it has.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+        let found = listed.into_iter().find(|stored| stored.id == self.id);
+        found.map(|stored| stored.bytes).ok_or_else(|| unknown(self.version))
     }
 
     /// Fills `into` with the bytes from `at` on.
