@@ -107,24 +107,21 @@ def test_what_was_saved_otherwise_is_told(tmp_path: Path) -> None:
 
 
 class Failing(dcp.DefaultSavePlanner):
-    def set_up_planner(self, *_: Any, **__: Any) -> None:
+    def set_up_planner(self, state_dict: Any, storage_meta: Any = None, **_: Any) -> None:
         raise RuntimeError("no plan")
 
 
-def refused(path: Path) -> None:
-    with opened(path) as checkpoints:
+def test_a_save_that_fails_before_it_copies_is_not_waited_for(tmp_path: Path) -> None:
+    with alone(tmp_path / "run") as checkpoints:
         done = dcp.async_save(
             {"u": torch.ones(3)},
             checkpoint_id=1,
             storage_writer=Storage(checkpoints),
             planner=Failing(),
+            no_dist=True,
         )
         with pytest.raises(dcp.CheckpointException, match="no plan"):
             done.result()
-
-
-def test_a_save_that_fails_before_it_copies_is_not_waited_for(tmp_path: Path) -> None:
-    assert start(1, refused, tmp_path / "run") == [0]
 
 
 def work(path: Path) -> None:
