@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,29 @@ def test_a_header_that_lies_is_an_error(change: dict[str, Any], tmp_path: Path) 
     file.write_bytes(len(text).to_bytes(8, "little") + text + bytes(48))
     assert cli.main(["import", str(file), str(tmp_path / "run"), "5"]) != 0
     assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_of_orbax_is_a_checkpoint(tmp_path: Path) -> None:
+    orbax = pytest.importorskip("orbax.checkpoint")
+    state = {
+        "params": {"w": np.arange(12.0).reshape(3, 4), "of": [np.arange(3), {"k": np.ones(2)}]},
+        "step": 7,
+    }
+    with orbax.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "orbax", state)
+    assert cli.main(["import", str(tmp_path / "orbax"), str(tmp_path / "run"), "7"]) == 0
+    with unspool.Checkpointer(tmp_path / "run", device="cpu") as checkpoints:
+        found = checkpoints.load(7)
+    assert found["step"] == 7 and found["params"].keys() == {"w", "of"}
+    assert np.array_equal(found["params"]["w"], state["params"]["w"])
+    first, second = found["params"]["of"]
+    assert np.array_equal(first, np.arange(3)) and np.array_equal(second["k"], np.ones(2))
+
+
+def test_a_folder_of_orbax_without_tensorstore_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "_METADATA").write_text("{}")
+    monkeypatch.setitem(sys.modules, "tensorstore", None)
+    assert cli.main(["import", str(tmp_path), str(tmp_path / "run"), "7"]) == 2
+    assert "pip install tensorstore" in capsys.readouterr().err

@@ -101,7 +101,7 @@ def add_commands(commands: Any) -> None:
     exporting.add_argument(
         "--region", metavar="INDEX", type=region_of, help="of each --array: 0:10,...,3"
     )
-    text = "save what a file of another program has: .safetensors, .zarr, .h5"
+    text = "save what another program has written: .safetensors, .zarr, .h5, Orbax"
     import_options(commands.add_parser("import", help=text, description=IMPORT))
     copying = _add_taking(commands, "copy", "copy checkpoints into another folder", copy)
     copying.add_argument("to", metavar="DEST", help="that folder")

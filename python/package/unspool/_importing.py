@@ -1,10 +1,12 @@
-"""`unspool import`: a file of safetensors as a checkpoint of a run."""
+"""`unspool import`: a file of safetensors, or a checkpoint of Orbax, as a checkpoint of a run."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +15,9 @@ from ._exporting import VALUES
 from ._restart import Checkpointer
 from ._restart.options import Stop
 from ._trees import REGION, Apart
-from .errors import OptionError, StorageError
+from .errors import MissingLibraryError, OptionError, StorageError
 
-__all__ = ["import_file"]
+__all__ = ["SAFETENSORS", "import_file", "is_checkpoint"]
 
 #: The dtypes of the format by their names in a checkpoint.
 DTYPES = {
@@ -34,6 +36,10 @@ DTYPES = {
 MOST_HEADER = 100_000_000
 
 
+#: The end of files of safetensors, and the file by which a folder of Orbax is known.
+SAFETENSORS = ".safetensors"
+ORBAX = "_METADATA"
+
 #: The small values of a file that has none.
 NOTHING = '{"values":{},"random":{}}'
 
@@ -45,6 +51,11 @@ class _File(NamedTuple):
     texts: dict[str, str]
 
 
+def is_checkpoint(file: Path) -> bool:
+    """Whether what lies there is one checkpoint, and not a history of many."""
+    return file.suffix == SAFETENSORS or (file / ORBAX).is_file()
+
+
 def import_file(options: argparse.Namespace) -> int:
     """Saves what a file has as a checkpoint, which counts when this returns.
 
@@ -52,21 +63,92 @@ def import_file(options: argparse.Namespace) -> int:
         OptionError: the file is of another format, or was exported of several ranks; or the step
             does not come after what lies in the folder.
         StorageError: the file cannot be read, or is damaged.
+        MissingLibraryError: the format needs a library that is not installed.
     """
     file: Path = options.file
-    if file.suffix != ".safetensors":
-        raise OptionError(f"{file}: files of safetensors are imported, which end so")
-    arrays, texts = _read(file)
-    if any(name.startswith("rank-") and name.endswith(VALUES) for name in texts):
+    is_orbax = (file / ORBAX).is_file()
+    if not is_checkpoint(file):
+        raise OptionError(
+            f"{file}: files of safetensors are imported, which end so, and folders of Orbax that "
+            f"have a file {ORBAX}"
+        )
+    found = _read_orbax(file) if is_orbax else _read(file)
+    if not isinstance(found, dict) and any(name.startswith("rank-") for name in found.texts):
         raise OptionError(f"{file} has the parts of several ranks: import those of one rank")
-    text = texts.get(REGION)
-    tree = arrays if text is None else Apart(arrays, text.encode())
     with Checkpointer(options.directory, every=None, stop=Stop(signals=())) as checkpoints:
-        checkpoints._core.begin(options.step, texts.get(VALUES) or NOTHING)
-        checkpoints.spool.save(options.step, tree)
-        checkpoints._core.commit()
+        if isinstance(found, dict):
+            checkpoints.save(options.step, **found)
+        else:
+            _save(checkpoints, options.step, found)
     print(f"{file} saved as step {options.step} of {options.directory}")
     return 0
+
+
+def _save(checkpoints: Checkpointer, step: int, found: _File) -> None:
+    """Saves arrays with the texts that `unspool export` has written beside them."""
+    text = found.texts.get(REGION)
+    checkpoints._core.begin(step, found.texts.get(VALUES) or NOTHING)
+    try:
+        tree = found.arrays if text is None else Apart(found.arrays, text.encode())
+        checkpoints.spool.save(step, tree)
+        checkpoints._core.commit()
+    except BaseException:
+        checkpoints._core.abandon()
+        raise
+
+
+def _read_orbax(folder: Path) -> dict[str, Any]:
+    """The tree of a checkpoint of Orbax, which tensorstore reads."""
+    try:
+        tensorstore = importlib.import_module("tensorstore")
+    except ImportError as why:
+        text = f"{folder} is of Orbax, which needs tensorstore: pip install tensorstore"
+        raise MissingLibraryError(text, name="tensorstore") from why
+    root: dict[Any, Any] = {}
+    try:
+        about = json.loads((folder / ORBAX).read_text())
+        for one in about["tree_metadata"].values():
+            *way, last = [_key(key) for key in one["key_metadata"]]
+            holder = root
+            for key in way:
+                holder = holder.setdefault(key, {})
+            holder[last] = _leaf(tensorstore, folder, about, one)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as why:
+        raise StorageError(f"{folder} is no checkpoint of Orbax, or damaged: {why}") from why
+    if not all(type(key) is str for key in root):
+        raise OptionError(f"{folder} has no names: only dictionaries of trees are imported")
+    return {key: _listed(value) for key, value in root.items()}
+
+
+def _key(about: Mapping[str, Any]) -> Any:
+    """A key of a dictionary, or an index."""
+    return int(about["key"]) if about["key_type"] == 1 else str(about["key"])
+
+
+def _leaf(tensorstore: Any, folder: Path, about: Mapping[str, Any], one: Mapping[str, Any]) -> Any:
+    """An array, or a number."""
+    name = ".".join(key["key"] for key in one["key_metadata"])
+    kind = one["value_metadata"]["value_type"]
+    if kind not in ("jax.Array", "np.ndarray", "scalar"):
+        raise OptionError(f"{name} is a {kind}: arrays and numbers of Orbax are imported alone")
+    base = {"driver": "file", "path": f"{folder.absolute()}/"}
+    kvstore = {"driver": "ocdbt", "base": base, "path": f"{name}/"}
+    if not about.get("use_ocdbt"):
+        kvstore = {"driver": "file", "path": f"{folder.absolute()}/{name}/"}
+    driver = "zarr3" if about.get("use_zarr3") else "zarr"
+    array = tensorstore.open({"driver": driver, "kvstore": kvstore}, open=True, read=True).result()
+    found = array.read().result()
+    return found.item() if kind == "scalar" else found
+
+
+def _listed(value: Any) -> Any:
+    """A tree whose dictionaries of indices are lists."""
+    if not isinstance(value, dict):
+        return value
+    items = {key: _listed(one) for key, one in value.items()}
+    if items and all(type(key) is int for key in items):
+        return [items[key] for key in sorted(items)]
+    return items
 
 
 def _read(file: Path) -> _File:

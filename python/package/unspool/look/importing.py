@@ -12,16 +12,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .._importing import import_file
+from .._importing import SAFETENSORS, import_file, is_checkpoint
 from .._types import Disk
 from .._unspool import Spool
 from ..errors import MissingLibraryError, OptionError, StorageError
 
 __all__ = ["import_options"]
 
-#: The library of each format of histories, and the end of files of one checkpoint.
+#: The library of each format of histories.
 LIBRARIES = {".zarr": "zarr", ".h5": "h5py", ".hdf5": "h5py", ".nc": "h5py"}
-SAFETENSORS = ".safetensors"
 
 #: The array that has the numbers of the steps, where there is one of this name.
 STEPS = "step"
@@ -38,7 +37,11 @@ def import_options(parser: argparse.ArgumentParser) -> None:
         "directory", metavar="DIR", type=Path, help="the folder of a run, or a durable directory"
     )
     parser.add_argument(
-        "step", metavar="STEP", type=int, nargs="?", help="the step of a file of safetensors"
+        "step",
+        metavar="STEP",
+        type=int,
+        nargs="?",
+        help="the step of a file of safetensors or a folder of Orbax",
     )
     parser.set_defaults(command=_import)
     parser.add_argument(
@@ -58,7 +61,7 @@ def _import(options: argparse.Namespace) -> int:
     Raises:
         OptionError: a step is missing, or given for a file that has all steps.
     """
-    is_one = options.file.suffix == SAFETENSORS
+    is_one = is_checkpoint(options.file)
     of_history = [options.array, options.steps, options.lossless or None]
     if is_one and options.step is None:
         raise OptionError(f"{options.file}: say the step: import FILE DIR STEP")
