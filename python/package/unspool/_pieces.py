@@ -87,7 +87,8 @@ def checked(node: Node) -> Node:
     Raises:
         ArrayError: they are not.
     """
-    shape, at, of = node.get("shape"), node.get("at"), node.get("of")
+    shape: Any = node.get("shape")
+    at, of = node.get("at"), node.get("of")
     fits = (
         isinstance(node["shards"], str)
         and _are_numbers(shape)

@@ -36,7 +36,7 @@ __all__ = ["Storage"]
 _NAME = "dcp"
 
 
-class Storage(StorageWriter, StorageReader):  # type: ignore[misc]
+class Storage(StorageWriter, StorageReader):
     """Writes and reads what `torch.distributed.checkpoint` saves and loads, in a `Checkpointer`:
 
         checkpoints = unspool.Checkpointer("run", ranks="torch")
