@@ -127,7 +127,7 @@ class Restoring:
             raise ArrayError(f"{next(iter(places))}: no state was saved under this name.")
         if arrays or places:
             target = {**arrays, **places}
-            if isinstance(spool, Spool) and any(map(_has_pieces, (arrays, self._states))):
+            if isinstance(spool, Spool) and _has_pieces([self._others, self._states]):
                 check_pieces(spool, step, target)
             spool.restore(step, target)
         for write in writes:
@@ -201,16 +201,24 @@ def load(
     return made_like(found, rest) if rest else found
 
 
-def _has_pieces(value: Any) -> bool:
-    if type(value) is Anew:
-        return _has_pieces(value.given)
-    if isinstance(value, Mapping):
-        return any(map(_has_pieces, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_has_pieces, value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return any(_has_pieces(getattr(value, one.name)) for one in dataclasses.fields(value))
-    return pieces_of(value) is not None
+def _has_pieces(given: Any) -> bool:
+    """Whether it has arrays of which ranks have pieces; each container is looked at once."""
+    left, seen = [given], set[int]()
+    while left:
+        value = left.pop()
+        parts: Iterable[Any] = ()
+        if isinstance(value, Mapping):
+            parts = value.values()
+        elif isinstance(value, list | tuple):
+            parts = value
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            parts = [getattr(value, one.name) for one in dataclasses.fields(value)]
+        elif pieces_of(value) is not None:
+            return True
+        if id(value) not in seen:
+            seen.add(id(value))
+            left += parts
+    return False
 
 
 def _is_tree(spool: Spool | Gathered, step: int) -> bool:
