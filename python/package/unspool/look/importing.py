@@ -41,7 +41,7 @@ def import_options(parser: argparse.ArgumentParser) -> None:
         metavar="STEP",
         type=int,
         nargs="?",
-        help="the step of a file of safetensors or a folder of Orbax",
+        help="the step of safetensors or Orbax",
     )
     parser.set_defaults(command=_import)
     parser.add_argument(
