@@ -49,9 +49,10 @@ there. Options come first, and then --, where STEPS begin
 with a minus."""
 
 
-IMPORT = """Saves a file of safetensors, or a folder of Orbax, as one checkpoint of a run, from which
-a Checkpointer goes on: import FILE DIR STEP. Or saves a history that a Zarr group or an HDF5 file has, of whose arrays
-the first dimension are the steps, into a durable directory: import FILE DIR."""
+IMPORT = """Saves a file of safetensors, or a folder of Orbax, as one checkpoint of a run, from
+which a Checkpointer goes on: import FILE DIR STEP. Or saves a history that a Zarr group or an HDF5
+file has, of whose arrays the first dimension are the steps, into a durable directory: import FILE
+DIR."""
 
 
 def add_commands(commands: Any) -> None:
