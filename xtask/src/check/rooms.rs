@@ -27,7 +27,7 @@ const ROOMS: &[Room] = &[
     room("restart", &["restart"], 8_630),
     room("adjoint", &["adjoint"], 6_320),
     room("python, native", &["python/src"], 13_780),
-    room("python, package", &["python/package"], 40_880),
+    room("python, package", &["python/package"], 40_960),
     room("c", &["c"], 4_710),
     room("messages", &["packages/messages"], 13_960),
     room("paging", &["packages/paging"], 5_230),
