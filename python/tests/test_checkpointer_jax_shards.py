@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,19 @@ def test_other_numbers_of_processes_go_on_with_arrays_of_jax(tmp_path: Path) -> 
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
+    # JAX may have begun in this process, and what is forked from it cannot join a job.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for step, size in enumerate((2, 1), 1):
-        job = start(size, work, tmp_path / "run", port + step, step)
-        assert finish(job) == [0] * size
+        given = [str(tmp_path / "run"), str(port + step), str(step), str(size)]
+        call = [sys.executable, __file__, *given]
+        assert subprocess.run(call, env=environment, timeout=240).returncode == 0
+
+
+def main(path: str, port: str, step: str, size: str) -> int:
+    """A job of `size` processes; 0 when all have ended well."""
+    job = start(int(size), work, Path(path), int(port), int(step))
+    return int(any(finish(job)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -18,7 +18,7 @@ fn open(dir: &Path, compress: Option<Outer>) -> Spool {
 /// The frame of a version, read in pieces.
 fn frame(spool: &Spool, version: i64) -> Vec<u8> {
     let stored = spool.stored(version).expect("a durable version");
-    let mut bytes = vec![0; stored.bytes().unwrap() as usize];
+    let mut bytes = vec![0; stored.bytes().expect("its length") as usize];
     for (piece, into) in bytes.chunks_mut(1000).enumerate() {
         stored.read(1000 * piece as u64, into).expect("its bytes");
     }

@@ -18,23 +18,24 @@ fn open(dir: &Path, compress: Option<Outer>) -> Spool {
     Spool::open(settings).expect("a durable directory")
 }
 
-/// The bytes of a wave, with one item changed.
+/// The bytes of a wave of small steps, which can be packed, with one item changed.
 fn wave(items: u64, changed: usize) -> Vec<u8> {
-    let value = |n: u64| if n as usize == changed { 5.0 } else { (n as f32 * 0.001).sin() };
+    let value = |n: u64| if n as usize == changed { 5.0 } else { ((n / 64) as f32 * 0.064).sin() };
     (0..items).flat_map(|n| value(n).to_le_bytes()).collect()
 }
 
 fn save(spool: &Spool, version: i64, codec: Spec, bytes: &[u8]) {
     let shape = vec![bytes.len() as u64 / 4];
     let spec = RegionSpec { name: "w".into(), dtype: Dtype::Float32, shape };
-    let mut ticket = spool.save_as(version, vec![spec], &Codecs::all(codec), &wait()).unwrap();
-    ticket.fill(0, |into| into.copy_from_slice(bytes)).unwrap();
-    ticket.commit().unwrap();
-    spool.flush(&wait()).unwrap();
+    let mut ticket =
+        spool.save_as(version, vec![spec], &Codecs::all(codec), &wait()).expect("there is room");
+    ticket.fill(0, |into| into.copy_from_slice(bytes)).expect("its bytes");
+    ticket.commit().expect("a save");
+    spool.flush(&wait()).expect("it is durable");
 }
 
 fn sums(spool: &Spool, version: i64) -> Vec<u64> {
-    spool.stored(version).unwrap().sums().unwrap().expect("it has sums")
+    spool.stored(version).expect("a durable version").sums().expect("sums").expect("it has them")
 }
 
 #[test]

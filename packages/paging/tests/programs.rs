@@ -251,7 +251,8 @@ fn what_passes_in_an_order_is_not_encoded_again_and_its_encoded_bytes_count_as_r
     words(&paged)
         .iter()
         .for_each(|word| word.store(random.below(1 << 16) as u32, Ordering::Relaxed));
-    paged.expect(Some(&[0..paged.len()])).unwrap();
+    let sweep = 0..paged.len();
+    paged.expect(Some(std::slice::from_ref(&sweep))).unwrap();
     let read = || words(&paged).iter().map(|word| u64::from(word.load(Ordering::Relaxed))).sum();
     let sum: u64 = read();
     read();

@@ -113,7 +113,8 @@ impl StoredFrame {
             return Ok(None);
         }
         let mut said = vec![0; region.stored.min(SAID) as usize];
-        self.read_payload(&[region.offset..region.offset + said.len() as u64], &mut said)?;
+        let begin = region.offset..region.offset + said.len() as u64;
+        self.read_payload(slice::from_ref(&begin), &mut said)?;
         let made = match region.codec {
             CodecId::Twine => twine::header(&said).map(MadeBy::Twine),
             _ => zfp::header(&said).map(|prefix| MadeBy::Zfp(prefix.mode)),
