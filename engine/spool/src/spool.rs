@@ -223,8 +223,8 @@ impl Spool {
     /// The bytes of a durable checkpoint as they are stored, for a copy of it elsewhere.
     ///
     /// # Errors
-    /// `Unknown` when there is no such version or no durable tier, `Forked`, `Closed`. Whether the
-    /// tier has it already is found out by what is read.
+    /// `Unknown` when there is no such version, or the spool has no durable tier; `Forked`,
+    /// `Closed`. A version that the tier does not have yet is an error when its bytes are read.
     pub fn stored(&self, version: i64) -> Result<StoredFrame, Error> {
         StoredFrame::of(&self.shared, version)
     }

@@ -48,7 +48,7 @@ class Survey(NamedTuple):
 
 
 def ricker(steps: int, frequency: float) -> Any:
-    """A pulse of so many periods a step."""
+    """A Ricker wavelet of `steps` steps, with `frequency` periods in a step."""
     phase = (np.pi * frequency * (np.arange(steps) - 1.2 / frequency)) ** 2
     return (1 - 2 * phase) * np.exp(-phase)
 
@@ -218,7 +218,7 @@ class Lbfgs:
 
 
 def invert(survey: Survey, shots: list[Shot], codecs: list[Any], count: int, watch: Any) -> Ran:
-    """An inversion of so many iterations."""
+    """An inversion of `count` iterations."""
     ran, way, model = Ran(), Lbfgs(), survey.start
     both, limits = Sum(shots, codecs, ran), (0.8 * survey.true.min(), 1.1 * survey.true.max())
     misfit, gradient = both.run(model)

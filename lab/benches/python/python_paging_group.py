@@ -93,7 +93,7 @@ def factor(data: str, digits: int) -> float:
 
 
 def opened(way: str, smaller: float, shape: tuple[int, int], room: int, folder: str) -> Planes:
-    """The array, whose planes get so many times smaller, with `room` bytes of memory for it."""
+    """The array, with `room` bytes of memory; its planes compress `smaller` times."""
     whole = 8 * shape[0] * shape[1]
     if way == "memmap":
         return Planes(np.memmap(Path(folder) / "array", np.float64, "w+", shape=shape))

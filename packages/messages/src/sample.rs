@@ -49,7 +49,7 @@ pub struct Wanted {
 #[derive(Clone, Debug, Default)]
 struct Channel {
     runs: Vec<Slot>,
-    /// Whether there is no room for more of them.
+    /// Whether no further run fits.
     full: bool,
     /// The run that is being kept, by its number in the channel, and where.
     now: Option<(u64, Slot)>,
@@ -71,7 +71,7 @@ impl Slot {
 }
 
 impl Sampler {
-    /// A sampler that keeps so many bytes; runs are drawn by `seed`.
+    /// A sampler that keeps `budget` bytes at most. `seed` decides which runs it draws.
     #[must_use]
     pub fn new(budget: u64, seed: u64) -> Sampler {
         let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;

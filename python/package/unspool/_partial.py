@@ -120,6 +120,12 @@ class Source:
         return ", ".join(shown) + (f" and {more} more" if more > 1 else "")
 
 
+def tree_text(spool: Any, version: int) -> bytes | None:
+    """What says which tree a checkpoint is; None for arrays alone."""
+    source = Source(spool, version, "numpy", None)
+    return source.bytes_of(_trees.REGION) if _trees.REGION in source.regions else None
+
+
 class _Box:
     """The smallest block around a region, and the region in it."""
 

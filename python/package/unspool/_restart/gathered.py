@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from .. import _arrays, _partial, _shards
 from .._pieces import Node, without_like
 from .._shards import Box, Pieces
-from .._trees import REGION, Apart, assign, build, entry, shards_in, text_of
+from .._trees import Apart, assign, build, entry, shards_in, text_of
 from .._types import Region
 from .._unspool import Spool
 from ..errors import ArrayError, CorruptCheckpointError, Error, LostCheckpointError, OptionError
@@ -48,7 +48,7 @@ class _Array(NamedTuple):
 
 def sharded_in(spool: Any, step: int) -> list[dict[str, Any]]:
     """The arrays of which a part has pieces, as nodes of its text."""
-    text = _text(spool, step)
+    text = _partial.tree_text(spool, step)
     return [] if text is None else shards_in(text)
 
 
@@ -58,15 +58,9 @@ def check_pieces(spool: Spool, step: int, target: Any) -> None:
     Raises:
         MovedError: it has.
     """
-    text = _text(spool, step)
+    text = _partial.tree_text(spool, step)
     if text is not None:
         assign(text, target, spool.regions(step))
-
-
-def _text(spool: Any, step: int) -> bytes | None:
-    """What says which tree a part is; None for arrays alone."""
-    source = _partial.Source(spool, step, "numpy", None)
-    return source.bytes_of(REGION) if REGION in source.regions else None
 
 
 class Gathered:
@@ -328,7 +322,7 @@ class Gathered:
         return [self._of(rank, self._text_of) for rank in range(len(self._parts))]
 
     def _text_of(self, spool: Spool) -> bytes | None:
-        return _text(spool, self.step)
+        return _partial.tree_text(spool, self.step)
 
     @cached_property
     def _nodes(self) -> list[dict[str, dict[str, Any]]]:

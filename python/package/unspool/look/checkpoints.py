@@ -20,10 +20,11 @@ from .. import _arrays
 from .._files import AnyPath, absolute
 from .._history import at_death, close_quietly
 from .._holdings import holds_history, steps_of
+from .._partial import tree_text
 from .._restart.core import Chains, RestartCore
 from .._restart.gathered import Gathered
 from .._restart.parts import Place, holds_copies, holds_run, parts_in, whole
-from .._trees import REGION, shards_in
+from .._trees import shards_in
 from .._types import Disk, Region
 from .._unspool import Spool
 from ..codecs import Achieved
@@ -197,7 +198,7 @@ class Checkpoints:
         found: dict[str, _Whole] = {}
         for prefix, spool, _ in self._spools(step):
             dtypes = {one.name: one.dtype for one in spool.regions(step)}
-            for node in shards_in(text) if (text := _text(spool, step)) else ():
+            for node in shards_in(text) if (text := tree_text(spool, step)) else ():
                 pieces = [each["array"] for each in node["of"]]
                 form = next((dtypes[one] for one in pieces), "uint8"), tuple(node["shape"])
                 one = found.setdefault(node["shards"], _Whole(form, []))
@@ -261,7 +262,7 @@ class Checkpoints:
             return [
                 (prefix, text)
                 for prefix, spool, _ in self._spools(step)
-                if (text := _text(spool, step)) is not None
+                if (text := tree_text(spool, step)) is not None
             ]
 
     @contextmanager
@@ -359,14 +360,3 @@ def _again(place: Place, key: str) -> Checkpoints:
 
 def _has(spool: Spool, step: int, name: str) -> bool:
     return any(each.name == name for each in spool.regions(step))
-
-
-def _text(spool: Spool, step: int) -> bytes | None:
-    """The text of the tree of a checkpoint that is one."""
-    for index, one in enumerate(spool.regions(step)):
-        if one.name == REGION:
-            into = _arrays.memory(one.nbytes)
-            if not spool._read_parts(step, index, [(0, one.nbytes)], into):
-                into = spool._load_parts(step)[REGION]
-            return bytes(into)
-    return None
