@@ -61,6 +61,8 @@ struct Restart {
     memory: bool,
     /// The bytes, once they were asked for.
     ticket: Option<RestoreTicket>,
+    /// Whether regions were copied from them.
+    read: bool,
 }
 
 /// Whether what was announced is brought back ahead of its restart.
@@ -349,7 +351,7 @@ impl Client {
             None => self.fetch(step, name, wanted).inspect_err(|_| self.background.pin(None))?,
         };
         let (name, memory) = (name.to_owned(), content.memory);
-        let restart = Restart { name, version, step, part, memory, ticket: None };
+        let restart = Restart { name, version, step, part, memory, ticket: None, read: false };
         self.phase = Phase::Restart(Box::new(restart));
         Ok(())
     }
@@ -397,6 +399,7 @@ impl Client {
         let done = unsafe { memory::load(spool, &mut ticket, selection, &protected, timeout) };
         if let Phase::Restart(restart) = &mut self.phase {
             restart.ticket = Some(ticket);
+            restart.read |= done.is_ok();
         }
         done.map_err(text)
     }
@@ -488,8 +491,8 @@ impl Client {
         let Some(ticket) = restart.ticket else { return Ok(()) };
         ticket.finish().map_err(text)?;
         match self.config.read {
-            Read::Stays => Ok(()),
-            Read::Goes => self.background.remove(restart.step),
+            Read::Goes if restart.read => self.background.remove(restart.step),
+            Read::Goes | Read::Stays => Ok(()),
         }
     }
 

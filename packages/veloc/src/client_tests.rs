@@ -276,6 +276,12 @@ fn a_history_that_goes_as_it_is_read_leaves_nothing_and_touches_no_durable_check
     (0..40).for_each(|version| bench.save(&mut client, version));
     client.checkpoint_wait().unwrap();
     assert_eq!(client.restart_test("h", 0).unwrap(), Some(39));
+    // A restart that has failed has read nothing: the next one finds it.
+    let whole = client.regions.of("h")[&1];
+    client.regions.protect(1, Protected { bytes: 8, ..whole }, None);
+    // SAFETY: the region is there, and nobody else uses it.
+    assert!(unsafe { client.restart("h", 39) }.unwrap_err().contains("has 100000 bytes"));
+    client.regions.protect(1, whole, None);
     assert!((0..40).rev().all(|version| bench.load(&mut client, version)));
     assert_eq!(client.restart_test("h", 0).unwrap(), None, "each of them was read");
     let stats = client.stats();

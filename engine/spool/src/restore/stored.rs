@@ -103,16 +103,13 @@ impl StoredFrame {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn made_by(&self, index: usize) -> Result<Option<MadeBy>, Error> {
-        const SAID: u64 = if twine::HEADER_BYTES > zfp::PREFIX_BYTES {
-            twine::HEADER_BYTES as u64
-        } else {
-            zfp::PREFIX_BYTES as u64
-        };
         let region = &self.frame.head().regions[index];
-        if !matches!(region.codec, CodecId::Twine | CodecId::Zfp) {
-            return Ok(None);
-        }
-        let mut said = vec![0; region.stored.min(SAID) as usize];
+        let head = match region.codec {
+            CodecId::Twine => twine::HEADER_BYTES,
+            CodecId::Zfp => zfp::PREFIX_BYTES,
+            _ => return Ok(None),
+        };
+        let mut said = vec![0; region.stored.min(head as u64) as usize];
         let begin = region.offset..region.offset + said.len() as u64;
         self.read_payload(slice::from_ref(&begin), &mut said)?;
         let made = match region.codec {
